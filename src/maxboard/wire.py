@@ -1,0 +1,259 @@
+"""Bytes of the ``runs`` topic to ``Run`` values, strictly, and RFC 3339 times.
+
+Two paths. ``parse`` is the definition: the standard library's JSON parser with every trap closed.
+``decode`` tries a compiled parser first and falls back to ``parse`` whenever that one could be more
+lenient, so both refuse the same bytes with the same words; a property test holds them together.
+
+The compiled parser keeps the last of two equal keys. In a text without a backslash every key is
+followed by exactly one colon outside strings, so ``colons == keys + colons inside the values kept``
+holds only if no key is repeated and no field is unknown; everything else takes the slow path.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Annotated, Any
+
+import msgspec
+
+from maxboard.errors import DeadLetter
+from maxboard.model import Run, Score
+
+ID_PATTERN = r"^[!-z~]{1,64}$"  # visible ASCII without space, "{", "|" and "}"
+ID_WORDS = "1 to 64 visible ASCII characters without space, '|', '{' and '}'"
+MAX_RECORD_BYTES = 1_000_000  # a run takes about 150; the broker's own default limit is 1 MiB
+MAX_SCORE = 10**18  # far beyond any board (2^53 points); keeps hostile exponents from becoming huge integers
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_id = re.compile(ID_PATTERN).match
+_time = re.compile(
+    r"^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))$", re.ASCII
+).match
+
+Id = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, description=ID_WORDS)]
+
+
+class RunWire(msgspec.Struct, gc=False):
+    """A run as it is written to the topic, version 1; ``schemas/run.v1.json`` is generated from it."""
+
+    run_id: Id | int
+    player_id: Id | int
+    score: int | Decimal
+    finished_at: str | int
+    tags: dict[str, str] = {}
+
+
+class _Loose(RunWire, gc=False):
+    """RunWire without the patterns: ``decode`` checks both ids in one match."""
+
+    run_id: str | int
+    player_id: str | int
+
+
+_fast = msgspec.json.Decoder(_Loose).decode
+_both_ids = re.compile(r"[!-z~]{1,64} [!-z~]{1,64}").fullmatch  # no id has a space
+
+
+def decode(value: bytes) -> Run:
+    """Decode one record value.
+
+    Raises ``DeadLetter`` (``malformed`` or ``invalid``) with a text for people.
+    """
+    try:
+        wire = _fast(value)
+        run_id, player_id, score, finished, tags = wire.run_id, wire.player_id, wire.score, wire.finished_at, wire.tags
+        colons = 4
+        if isinstance(finished, str):
+            colons += finished.count(":")
+            finished = instant(finished)
+        if tags:
+            colons += 1 + len(tags)
+        if type(run_id) is int:
+            run_id = str(run_id)
+        if type(player_id) is int:
+            player_id = str(player_id)
+        if (
+            value.count(b":") == colons
+            and _both_ids(f"{run_id} {player_id}")
+            and type(score) is int
+            and -MAX_SCORE <= score <= MAX_SCORE
+            and FIRST_MS <= finished <= LAST_MS
+            and b"\\" not in value
+            and value.isascii()
+            and len(value) <= MAX_RECORD_BYTES
+        ):
+            return Run(run_id, player_id, score, finished, tags)  # type: ignore[arg-type]
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors; parse knows the words
+        pass
+    return parse(value)
+
+
+def parse(value: bytes) -> Run:
+    """The definition of a run on the wire; same result and errors as ``decode``, some ten times slower."""
+    document = _object(value)
+    missing = [name for name in ("run_id", "player_id", "score", "finished_at") if name not in document]
+    if missing:
+        raise DeadLetter("invalid", f"{', '.join(missing)} missing")
+    return Run(
+        _identifier("run_id", document["run_id"]),
+        _identifier("player_id", document["player_id"]),
+        _score(document["score"]),
+        _finished(document["finished_at"]),
+        _tags(document.get("tags", {})),
+    )
+
+
+def _object(value: bytes) -> dict[str, Any]:
+    if len(value) > MAX_RECORD_BYTES:
+        raise DeadLetter("malformed", f"{len(value)} bytes; {MAX_RECORD_BYTES} is the most")
+    try:
+        document = _strict_json(value.decode())
+    except UnicodeDecodeError:
+        raise DeadLetter("malformed", "not UTF-8") from None
+    except RecursionError:
+        raise DeadLetter("malformed", "nested too deeply") from None
+    except ValueError as error:
+        raise DeadLetter("malformed", f"not JSON: {error}" if value.strip() else "empty value") from None
+    if not isinstance(document, dict):
+        raise DeadLetter("malformed", f"a JSON object is needed, not {_kind(document)}")
+    return document
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"key {twice!r} twice in one object")
+    if not all(map(_encodable, document)):
+        raise ValueError("a lone surrogate in a key")
+    return document
+
+
+def _constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON number")
+
+
+_strict_json: Callable[[str], Any] = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_float=Decimal, parse_constant=_constant
+).decode
+
+
+def _kind(value: object) -> str:
+    names: dict[type, str] = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
+    return "null" if value is None else names.get(type(value), "a number")
+
+
+def _identifier(name: str, value: object) -> str:
+    if type(value) is int:
+        value = str(value)
+    if type(value) is not str:
+        raise DeadLetter("invalid", f"{name}: a string or an integer is needed, not {_kind(value)}")
+    if not _id(value):
+        raise DeadLetter("invalid", f"{name}: {ID_WORDS} are needed, got {value[:80]!r}")
+    return value
+
+
+def valid_id(text: str) -> bool:
+    """Whether a text can be a player or run id."""
+    return _id(text) is not None
+
+
+def _score(value: object) -> Score:
+    if type(value) is not int and type(value) is not Decimal:
+        raise DeadLetter("invalid", f"score: a number is needed, not {_kind(value)}")
+    if not -MAX_SCORE <= value <= MAX_SCORE:
+        raise DeadLetter("invalid", "score: out of any board's range")
+    if type(value) is Decimal:
+        if value.as_tuple().exponent < -10_000:  # type: ignore[operator]  # finite: checked above
+            raise DeadLetter("invalid", "score: more decimals than any board holds")
+        return int(value) if value == value.to_integral_value() else value
+    return value
+
+
+def _finished(value: object) -> int:
+    if type(value) is int:
+        return _checked(_epoch_ms, value)
+    if type(value) is str:
+        return _checked(instant, value)
+    raise DeadLetter("invalid", f"finished_at: an RFC 3339 time or epoch milliseconds are needed, not {_kind(value)}")
+
+
+def _checked(convert: Callable[[Any], int], value: object) -> int:
+    try:
+        return convert(value)
+    except ValueError as error:
+        raise DeadLetter("invalid", f"finished_at: {error}") from None
+
+
+def _epoch_ms(value: int) -> int:
+    if not FIRST_MS <= value <= LAST_MS:
+        raise ValueError("epoch milliseconds between the years 1 and 9999 are needed")
+    return value
+
+
+def _encodable(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _tags(value: object) -> dict[str, str]:
+    if type(value) is not dict or not all(type(v) is str and _encodable(v) for v in value.values()):
+        raise DeadLetter("invalid", "tags: an object from text to text is needed")
+    return value
+
+
+# ------------------------------------------------------------------------------------------- times
+@lru_cache(maxsize=4096)
+def _minute(text: str) -> int:
+    """Epoch milliseconds of ``YYYY-MM-DDTHH:MM``, all digits checked by the caller's pattern."""
+    moment = datetime(int(text[:4]), int(text[5:7]), int(text[8:10]), int(text[11:13]), int(text[14:16]), tzinfo=UTC)
+    return int((moment - _EPOCH) / timedelta(milliseconds=1))
+
+
+@lru_cache(maxsize=131_072)  # a minute of milliseconds is 60,000 texts
+def _within_minute(text: str) -> int | None:
+    """Milliseconds of ``:SS.mmmZ`` and such; None when the text has an offset or is wrong."""
+    found = re.fullmatch(r":([0-5]\d)(?:\.(\d+))?[Zz]", text, re.ASCII)
+    return int(found[1]) * 1000 + int((found[2] or "0").ljust(3, "0")[:3]) if found else None
+
+
+@lru_cache(maxsize=4096)
+def _is_minute(text: str) -> bool:
+    return _time(text + ":00Z") is not None
+
+
+def instant(text: str) -> int:
+    """Epoch milliseconds of an RFC 3339 time with offset; fractions are cut. Raises ValueError."""
+    head, tail = text[:16], text[16:]
+    if len(tail) <= 12 and (rest := _within_minute(tail)) is not None and _is_minute(head):
+        return _minute(head) + rest
+    found = _time(text)
+    if not found:
+        raise ValueError(
+            f"an RFC 3339 time with offset, such as 2026-10-29T18:04:05.123Z, is needed, got {text[:80]!r}"
+        )
+    if int(found[6]) > 59:
+        raise ValueError(f"second {found[6]} does not exist")
+    offset = 0
+    if found[8]:
+        hours, minutes = int(found[9]), int(found[10])
+        if hours > 23 or minutes > 59:
+            raise ValueError(f"offset {found[8]}{found[9]}:{found[10]} does not exist")
+        offset = (hours * 60 + minutes) * (60_000 if found[8] == "+" else -60_000)
+    return _epoch_ms(_minute(text[:16]) + int(found[6]) * 1000 + int((found[7] or "0").ljust(3, "0")[:3]) - offset)
+
+
+def rfc3339(ms: int) -> str:
+    """``2026-10-29T18:04:05.123Z`` of epoch milliseconds."""
+    return f"{_second(ms // 1000)}.{ms % 1000:03d}Z"
+
+
+@lru_cache(maxsize=8192)
+def _second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
