@@ -14,7 +14,8 @@
 --   5  from         offset of the range's first record
 --   6  to           offset after its last
 --   7  end          end of the partition as the sender saw it
---   8  first        1: no board of this primary needs a record before `from`
+--   8  first        1: no board of this primary needs a record before `from`; more: so it is, if every definition is
+--                   whole from this moment on only (epoch ms, see define_boards "reach"); 0: neither
 --   9  judged       moderation position at which the runs were judged
 --   10 time         record time of the last record, epoch ms; 0: no record
 --   11 caught_up    when `to` was the end of the partition, epoch ms; 0: it was not
@@ -73,13 +74,23 @@ if source ~= '' then
   if topic and topic ~= ARGV[3] then
     return head(3, topic)
   end
-  local gap = false
+  local gap = (position or 0) < from
   if not position then
     target = math.max(target, log_end, from)
-    gap = from > 0 and ARGV[8] ~= '1'
-  elseif position < from then
+  elseif gap then
     target = math.max(target, from)
-    gap = true
+  end
+  local first = tonumber(ARGV[8])
+  if gap and first > 0 then
+    gap = false
+    if first > 1 then -- in force still? A promotion may have lost it.
+      local definitions = redis.call('HGETALL', boards_key)
+      for i = 1, #definitions, 2 do
+        if string.match(definitions[i], '^@.') then
+          gap = gap or tonumber(string.match(definitions[i + 1], ' (%d+)$')) < first
+        end
+      end
+    end
   end
   if gap then
     time, caught_up = 0, 0

@@ -34,6 +34,7 @@ else
 end
 if last >= first then
   reply[7] = first + 1
-  reply[8] = redis.call('ZREVRANGE', board_key, first, last, 'WITHSCORES')
+  -- As text: 7.2 gives a command the number 100000000 as 1e+08.
+  reply[8] = redis.call('ZREVRANGE', board_key, string.format('%.0f', first), string.format('%.0f', last), 'WITHSCORES')
 end
 return reply

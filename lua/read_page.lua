@@ -31,6 +31,10 @@ local function below(a, b) -- Lua's own < follows the server's locale, a sorted 
   return #a < #b
 end
 
+local function range(low, high, ...) -- as text: 7.2 gives a command the number 100000000 as 1e+08
+  return redis.call('ZREVRANGE', board_key, string.format('%.0f', low), string.format('%.0f', high), ...)
+end
+
 reply[5] = redis.call('ZCARD', board_key)
 local first = 0
 if composite ~= '' then
@@ -39,10 +43,10 @@ if composite ~= '' then
   local low, high = first, first + redis.call('ZCOUNT', board_key, composite, composite)
   while low < high do -- equal composites are in descending player order: find the first one below the player
     local middle = math.floor((low + high) / 2)
-    if below(redis.call('ZREVRANGE', board_key, middle, middle)[1], player) then high = middle else low = middle + 1 end
+    if below(range(middle, middle)[1], player) then high = middle else low = middle + 1 end
   end
   first = low
 end
 reply[7] = first + 1
-reply[8] = redis.call('ZREVRANGE', board_key, first, first + count - 1, 'WITHSCORES')
+reply[8] = range(first, first + count - 1, 'WITHSCORES')
 return reply

@@ -49,7 +49,7 @@ def change_key(change: RankChange) -> str:
 DEAD_LETTER_HEADERS = ("topic", "partition", "offset", "reason", "error", "boards", "at")
 
 
-def dead_letter_headers(topic: str, record: Record, refusal: Refusal, at: int) -> list[tuple[str, bytes]]:
+def dead_letter_headers(topic: str, record: Record, refusal: Refusal, at: int) -> list[tuple[str, str | bytes | None]]:
     """``boards`` are joined by commas, ``at`` is RFC 3339; ``error`` is cut to 500 characters."""
     values = (
         topic,

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import tomllib
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from maxboard import keys, wire
 from maxboard.boards import Board, Boards
 from maxboard.errors import ConfigError, NotYet
-from maxboard.score import Composer, fit
-from maxboard.windows import ALL_TIME_MS, ALL_TIME_ORIGIN_MS, LONGEST_MS, NEVER_MS, WindowKind, duration_ms, epoch_ms
+from maxboard.score import EXACT, Composer, fit
+from maxboard.windows import (
+    ALL_TIME_MS,
+    ALL_TIME_ORIGIN_MS,
+    LONGEST_MS,
+    NEVER_MS,
+    WindowKind,
+    duration_ms,
+    duration_text,
+)
+
+
+def _show(value: object) -> str:
+    """A value for people, as the file would have it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float | Decimal | date | time):
+        return str(value)
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _duration(value: object) -> int:
     if not isinstance(value, str):
-        raise ValueError(f'{value!r} is no duration: write text such as "1h"')
+        raise ValueError(f'{_show(value)} is no duration: write text such as "1h"')
     return duration_ms(value)
 
 
@@ -30,27 +52,44 @@ def _moment(value: object) -> int:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"{value} has no offset: write it as 2026-10-29T00:00:00Z")
-        return epoch_ms(value)
+        value = value.isoformat()
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no RFC 3339 time")
+        raise ValueError(f"{_show(value)} is no RFC 3339 time: write it as 2026-10-29T00:00:00Z")
     return wire.instant(value)
 
 
 def _number(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{_show(value)} is no number")
     try:
         number = Decimal(str(value))
-    except ArithmeticError:
-        raise ValueError(f"{value!r} is no number") from None
+    except (ArithmeticError, ValueError):
+        raise ValueError(f"{_show(value)} is no number") from None
     if not number.is_finite() or abs(number) > wire.MAX_SCORE:
-        raise ValueError(f"{value!r} is out of range")
+        raise ValueError(f"{_show(value)} is out of range")
     return number
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, bool):  # pydantic takes true for 1
+        raise ValueError(f"{_show(value)} is no whole number")
+    return value
+
+
+def _client(value: object) -> object:
+    if isinstance(value, dict):
+        for name, setting in value.items():
+            if not isinstance(setting, str | int | float | Decimal):
+                raise ValueError(f"{name!r} needs text, a number, true or false")  # never its value: it may be secret
+        return {name: float(one) if isinstance(one, Decimal) else one for name, one in value.items()}
+    return value
 
 
 Duration = Annotated[int, BeforeValidator(_duration)]
 Moment = Annotated[int, BeforeValidator(_moment)]
 Number = Annotated[Decimal, BeforeValidator(_number)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+_topic = re.compile(r"[A-Za-z0-9._-]{1,249}").fullmatch  # Kafka's own rule
 
 
 class _Part(BaseModel):
@@ -62,22 +101,65 @@ class Topics(_Part):
 
     runs: str = "runs"
     moderation: str = "moderation"
-    rank_changes: str = Field("rank-changes", alias="rank-changes")
-    dead_letters: str = Field("dead-letters", alias="dead-letters")
+    rank_changes: str = "rank-changes"
+    dead_letters: str = "dead-letters"
     scores: str = "scores"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hyphens(cls, topics: object) -> object:
+        """The file writes ``rank-changes``, the environment ``RANK_CHANGES``, which comes later and wins."""
+        return {name.replace("-", "_"): topic for name, topic in topics.items()} if isinstance(topics, dict) else topics
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Topics:
+        names: dict[str, str] = {}
+        for use, name in self:
+            if not _topic(name) or name in (".", ".."):
+                raise ValueError(f"{use.replace('_', '-')}: {name!r} is no topic name")
+            if name in names:
+                raise ValueError(f"{names[name]} and {use.replace('_', '-')} are one topic, {name!r}")
+            names[name] = use.replace("_", "-")
+        return self
 
 
 class Kafka(_Part):
     """The log. ``client`` goes to librdkafka as is: SASL, TLS, tuning."""
 
-    bootstrap: str
-    group: str = "maxboard"
-    partitions: int = Field(12, ge=1, le=1000)
-    replication: int | None = Field(
+    bootstrap: str = Field(min_length=1)
+    group: str = Field("maxboard", min_length=1)
+    partitions: Whole = Field(12, ge=1, le=1000)
+    replication: Whole | None = Field(
         None, ge=1, description="of new topics; default: 3, or as many brokers as there are"
     )
-    client: dict[str, str | int | float | bool] = {}
+    client: Annotated[dict[str, str | int | float | bool], BeforeValidator(_client)] = {}
     topics: Topics = Topics()
+
+
+def _servers(url: str) -> set[tuple[str, ...]]:
+    """What tells one server from another, whatever database, user or spelling of defaults. Raises ValueError."""
+    where = urlsplit(url)
+    if where.scheme == "unix" and where.path:
+        return {("unix", where.path)}
+    sentinel, service = where.scheme == "sentinel", where.path.strip("/")
+    if where.scheme not in ("redis", "rediss", "sentinel") or (sentinel and not service):
+        raise ValueError
+    servers: set[tuple[str, ...]] = set()
+    for address in where.netloc.rpartition("@")[2].split(","):
+        one = urlsplit(f"//{address}")
+        if not one.hostname:
+            raise ValueError
+        port = one.port if one.port is not None else 26379 if sentinel else 6379
+        host = "127.0.0.1" if one.hostname == "localhost" else one.hostname
+        servers.add((host, str(port), service if sentinel else ""))
+    if len(servers) > 1 and not sentinel:
+        raise ValueError
+    return servers
+
+
+def _public(url: str) -> str:
+    """An address without user and password."""
+    return re.sub(r"//.*@", "//…@", url)
 
 
 class Primary(_Part):
@@ -89,8 +171,13 @@ class Primary(_Part):
     @model_validator(mode="after")
     def _urls(self) -> Primary:
         for url in (self.url, *self.replicas):
-            if urlsplit(url).scheme not in ("redis", "rediss", "unix", "sentinel"):
-                raise ValueError(f"{url!r} is no address: write redis://host:port/0, rediss:// or sentinel://")
+            try:
+                _servers(url)
+            except ValueError:
+                raise ValueError(
+                    f"{_public(url)!r} is no address: write redis://host:port/0, rediss://host:port/0 "
+                    "or sentinel://host:26379,host:26379/service-name"
+                ) from None
         return self
 
 
@@ -102,7 +189,7 @@ class BoardConfig(_Part):
     order: Literal["highest", "lowest"] = "highest"
     score_min: Number = Decimal(0)
     score_max: Number
-    scale: int = Field(0, ge=0, le=15)
+    scale: Whole = Field(0, ge=0, le=15)
     tick: Duration = 1
     grace: Duration = 3_600_000
     keep: Duration = 8 * 604_800_000
@@ -121,17 +208,19 @@ class BoardConfig(_Part):
         for group in self.groups:
             if problem := keys.name_problem(group):
                 raise ValueError(f"groups: {problem}")
+        if "" in self.group_by or len(set(self.group_by)) < len(self.group_by):
+            raise ValueError(f"group_by {self.group_by} names a tag twice, or an empty one")
         if self.groups and not self.group_by:
-            raise ValueError("groups needs group_by")
+            raise ValueError(f"groups {self.groups} needs group_by")
         if self.tick < 1:
-            raise ValueError("tick must be at least 1ms")
+            raise ValueError(f"tick must be at least 1ms, got {self.tick}ms")
         if self.keep < self.grace:
-            raise ValueError("keep must be at least grace")
+            raise ValueError(f"keep ({duration_text(self.keep)}) must be at least grace ({duration_text(self.grace)})")
         start, end = self._bounds()
         longest = end - start if self.window == "season" else LONGEST_MS[self.window]
-        least, greatest = self._points(self.score_min), self._points(self.score_max)
+        least, greatest = self._points("score_min", self.score_min), self._points("score_max", self.score_max)
         if least > greatest:
-            raise ValueError(f"score_min {self.score_min} is above score_max {self.score_max}")
+            raise ValueError(f"score_min {self.score_min:f} is above score_max {self.score_max:f}")
         tick_bits = fit(least, greatest, self.scale, self.tick, longest)
         return Board(
             name=name,
@@ -162,10 +251,10 @@ class BoardConfig(_Part):
             raise ValueError("origin is for an all-time board")
         return 0, NEVER_MS
 
-    def _points(self, score: Decimal) -> int:
-        scaled = score.scaleb(self.scale)
+    def _points(self, name: str, score: Decimal) -> int:
+        scaled = EXACT.scaleb(score, self.scale)
         if scaled != int(scaled):
-            raise ValueError(f"{score} has more decimals than the scale of {self.scale}")
+            raise ValueError(f"{name} {score:f} has more decimals than the scale of {self.scale}")
         return int(scaled)
 
 
@@ -203,15 +292,12 @@ class Settings(BaseSettings):
     def _consistent(self) -> Settings:
         if problem := keys.name_problem(self.prefix):
             raise ValueError(f"prefix: {problem}")
-        servers: dict[tuple[str, str, int | None], str] = {}
+        servers: dict[tuple[str, ...], str] = {}
         for name, primary in self.primaries.items():
-            where = urlsplit(primary.url)
-            address = (where.hostname or "", where.path if where.scheme in ("unix", "sentinel") else "", where.port)
-            if address in servers:
-                raise ValueError(
-                    f"primaries {servers[address]!r} and {name!r} are one server, {where.netloc}: name it once"
-                )
-            servers[address] = name
+            for server in _servers(primary.url):
+                if servers.setdefault(server, name) != name:
+                    both = f"{servers[server]!r} and {name!r}"
+                    raise ValueError(f"primaries {both} are one server, {_public(primary.url)}: name it once")
         if not self.boards:
             raise ValueError("no boards: add at least one [boards.<name>]")
         self.build()
@@ -235,25 +321,102 @@ class Settings(BaseSettings):
 def load(path: Path) -> Settings:
     """Read a configuration file. Raises ``ConfigError`` naming the value, or ``NotYet`` when there is no file."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)  # a float would round
     except FileNotFoundError:
-        if not any(name.startswith("MAXBOARD_KAFKA") for name in os.environ):
+        if not any(name.upper().startswith("MAXBOARD_KAFKA") for name in os.environ):
             raise NotYet(
                 f"no configuration at {path}: bring a stack up (maxboard dev up) or name a file (--config)"
             ) from None
         document = {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
+    except ValueError as error:
+        raise ConfigError(_line(f"{path}: {error}")) from None
     return parse(document, str(path))
 
 
 def parse(document: dict[str, Any], source: str = "configuration") -> Settings:
     """Settings of a parsed TOML document. Raises ``ConfigError`` naming the value."""
+    for name in document:  # before pydantic-settings takes one that begins with "_" for an option of its own
+        if name not in Settings.model_fields:
+            raise ConfigError(_line(f"{source}: {name}: not known; known here: {', '.join(Settings.model_fields)}"))
     try:
         return Settings(**document)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        text = first["msg"].removeprefix("Value error, ")
-        given = "" if first["type"] in ("missing", "value_error") else f", got {first['input']!r}"
-        raise ConfigError(f"{source}: {where + ': ' if where else ''}{text}{given}") from None
+        raise ConfigError(_line(_words(error.errors()[0], source))) from None
+    except SettingsError:
+        raise ConfigError(
+            f'environment: {_not_json(os.environ)}: a list or a table is written as JSON there, as in ["track"]'
+        ) from None
+
+
+# ------------------------------------------------------------------------------------ words for people
+_TABLES: dict[str, type[BaseModel]] = {
+    "": Settings,
+    "kafka": Kafka,
+    "kafka.topics": Topics,
+    "primaries": Primary,
+    "boards": BoardConfig,
+    "judge": Judge,
+}
+_SECRET = re.compile(r"(kafka\.client|primaries)\b").match  # may hold a password
+
+
+def _line(text: str) -> str:
+    """The text as one line, whatever a key or value holds."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _words(error: ErrorDetails, source: str) -> str:
+    """One error of pydantic in the words of the file."""
+    kind, given, context, path = error["type"], _show(error["input"]), error.get("ctx", {}), error["loc"]
+    where = ".".join(map(str, path))
+    variable = "__".join(("MAXBOARD", *map(str, path))).replace("MAXBOARD__", "MAXBOARD_", 1).upper()
+    if variable in map(str.upper, os.environ):
+        source = "environment"
+    got = "" if _SECRET(where) else f", got {given}"
+    texts = {
+        "missing": "is missing",
+        "literal_error": f"{given} is not one of {context.get('expected')}",
+        "int_parsing": f"{given} is no whole number",
+        "int_type": f"{given} is no whole number",
+        "int_from_float": f"{given} is no whole number",
+        "int_parsing_size": f"{given} is out of range",
+        "greater_than_equal": f"{given} is below the least, {context.get('ge')}",
+        "less_than_equal": f"{given} is above the greatest, {context.get('le')}",
+        "string_type": f"text is needed{got}",
+        "string_too_short": "empty",
+        "list_type": f"a list is needed{got}",
+        "dict_type": f"a table is needed{got}",
+        "model_type": f"a table is needed{got}",
+    }
+    if kind == "extra_forbidden":
+        texts[kind] = f"not known; known here: {', '.join(_known(path))}"
+    text = texts.get(kind, error["msg"].removeprefix("Value error, "))
+    return f"{source}: {where + ': ' if where else ''}{text}"
+
+
+def _known(path: tuple[int | str, ...]) -> list[str]:
+    """The names that the table has in which ``path`` names a value that is not known."""
+    table = str(path[0]) if path[0] in ("primaries", "boards") else ".".join(map(str, path[:-1]))
+    names = _TABLES[table].model_fields
+    return [name.replace("_", "-") if table == "kafka.topics" else name for name in names]
+
+
+_AS_JSON = {"kafka", "client", "topics", "primaries", "replicas", "boards", "match", "group_by", "groups", "judge"}
+
+
+def _not_json(environ: Mapping[str, str]) -> str:
+    """The variables that hold a list or table that is no JSON."""
+    wrong = []
+    for name, value in environ.items():
+        path = name.lower().removeprefix("maxboard_").split("__")
+        table = path[-1] in _AS_JSON or (len(path) == 2 and path[0] in ("primaries", "boards"))
+        try:
+            if name.upper().startswith("MAXBOARD_") and table:
+                json.loads(value)
+        except ValueError:
+            wrong.append(name)
+    return ", ".join(wrong) or "MAXBOARD_…"

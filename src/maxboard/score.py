@@ -7,13 +7,16 @@ and a sorted set, whose scores are IEEE 754 doubles (exact for integers up to 2^
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Inexact, InvalidOperation
 from typing import Literal
 
 from maxboard.model import Score
 from maxboard.windows import UNITS_MS, duration_text
 
 COMPOSITE_BITS = 53  # of a double's mantissa
+# The default context rounds to 28 digits, also when it only moves the point: 1.00…001 with 30 decimals became 1.
+# A score has at most 10,000 decimals; should one not fit here all the same, this raises instead of rounding.
+EXACT = Context(prec=20_000, traps=[Inexact, InvalidOperation])
 TICKS_TO_OFFER_MS = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, UNITS_MS["d"])
 
 
@@ -39,7 +42,7 @@ class Composer:
     def points(self, score: Score) -> int:
         """Points of a score, greater is better. Raises ValueError saying why the board cannot hold it."""
         if self.scale or type(score) is not int:
-            scaled = score * 10**self.scale if type(score) is int else Decimal(score).scaleb(self.scale)
+            scaled = score * 10**self.scale if type(score) is int else EXACT.scaleb(score, self.scale)
             if scaled != int(scaled):
                 raise ValueError(f"score {score} has more decimals than the board's scale of {self.scale}")
             whole = int(scaled)
@@ -62,15 +65,20 @@ class Composer:
         whole = points + self.least if self.order == "highest" else self.greatest - points
         if not self.scale:
             return whole
-        exact = Decimal(whole).scaleb(-self.scale)
-        return int(exact) if exact == exact.to_integral_value() else exact.normalize()
+        units, rest = divmod(whole, 10**self.scale)
+        return EXACT.normalize(EXACT.scaleb(whole, -self.scale)) if rest else units
 
     def elapsed_ms(self, composite: int) -> int:
         """Milliseconds from the window's origin to the tick in which the score was reached."""
         return (self.top - (composite & self.top)) * self.tick
 
     def _text(self, points: int) -> str:
-        return str(Decimal(points).scaleb(-self.scale)) if self.scale else str(points)
+        return points_text(points, self.scale)
+
+
+def points_text(points: int, scale: int) -> str:
+    """Points as a score for people: all digits, no exponent."""
+    return f"{EXACT.scaleb(points, -scale):f}"
 
 
 def bits_for(count: int) -> int:
@@ -90,7 +98,7 @@ def fit(least: int, greatest: int, scale: int, tick: int, longest_ms: int) -> in
     offers = []
     if tick_bits < COMPOSITE_BITS:
         most = least + (1 << (COMPOSITE_BITS - tick_bits)) - 1
-        offers.append(f"score_max up to {Decimal(most).scaleb(-scale) if scale else most}")
+        offers.append(f"score_max up to {points_text(most, scale)}")
     for coarser in TICKS_TO_OFFER_MS:
         if coarser > tick and bits_for(-(-longest_ms // coarser)) + point_bits <= COMPOSITE_BITS:
             offers.append(f'a tick of "{duration_text(coarser)}"')

@@ -7,6 +7,7 @@ outlives a window. ISO weeks follow ISO 8601: the week has the year of its Thurs
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -63,9 +64,9 @@ def _of_day(kind: WindowKind, days: int) -> Window:
         year, week, weekday = day.isocalendar()
         start = (days - weekday + 1) * DAY_MS
         return Window(f"{year:04d}-W{week:02d}", start, start + 7 * DAY_MS)
-    first = day.replace(day=1)
-    after = first.replace(year=first.year + 1, month=1) if first.month == 12 else first.replace(month=first.month + 1)
-    return Window(f"{first.year:04d}-{first.month:02d}", _ms(first), _ms(after))
+    first = days - day.day + 1
+    after = first + monthrange(day.year, day.month)[1]  # as a date, the month after 9999-12 does not exist
+    return Window(f"{day.year:04d}-{day.month:02d}", first * DAY_MS, after * DAY_MS)
 
 
 def window_finder(kind: WindowKind, start: int, end: int) -> Callable[[int], Window | None]:

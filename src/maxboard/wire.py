@@ -28,13 +28,18 @@ ID_PATTERN = r"^[!-z~]{1,64}$"  # visible ASCII without space, "{", "|" and "}"
 ID_WORDS = "1 to 64 visible ASCII characters without space, '|', '{' and '}'"
 MAX_RECORD_BYTES = 1_000_000  # a run takes about 150; the broker's own default limit is 1 MiB
 MAX_SCORE = 10**18  # far beyond any board (2^53 points); keeps hostile exponents from becoming huge integers
+MAX_EXPONENT = 10_000  # of a score's last digit, either way
+# Python has limits of its own for these two; they hang on its version, the environment and the depth of the
+# stack, and the same bytes must be refused live and in a rebuild. Ours are below all of them.
+MAX_DEPTH = 100
+MAX_DIGITS = 640  # of an integer
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_id = re.compile(ID_PATTERN).match
+_id = re.compile(ID_PATTERN).fullmatch  # match would take a line feed after the "$"
 _time = re.compile(
-    r"^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))$", re.ASCII
-).match
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+).fullmatch
 
 Id = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, description=ID_WORDS)]
 
@@ -89,7 +94,7 @@ def decode(value: bytes) -> Run:
             and len(value) <= MAX_RECORD_BYTES
         ):
             return Run(run_id, player_id, score, finished, tags)  # type: ignore[arg-type]
-    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors; parse knows the words
+    except (ValueError, ArithmeticError, RecursionError):  # msgspec's own are ValueErrors; parse knows the words
         pass
     return parse(value)
 
@@ -113,16 +118,44 @@ def _object(value: bytes) -> dict[str, Any]:
     if len(value) > MAX_RECORD_BYTES:
         raise DeadLetter("malformed", f"{len(value)} bytes; {MAX_RECORD_BYTES} is the most")
     try:
-        document = _strict_json(value.decode())
+        text = value.decode()
+        if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+            raise DeadLetter("malformed", f"nested deeper than {MAX_DEPTH}")
+        document = _strict_json(text)
     except UnicodeDecodeError:
         raise DeadLetter("malformed", "not UTF-8") from None
     except RecursionError:
-        raise DeadLetter("malformed", "nested too deeply") from None
-    except ValueError as error:
+        raise DeadLetter("malformed", f"nested deeper than {MAX_DEPTH}") from None
+    except json.JSONDecodeError as error:
         raise DeadLetter("malformed", f"not JSON: {error}" if value.strip() else "empty value") from None
+    except ValueError as error:
+        raise DeadLetter("malformed", str(error)) from None
+    if "\\" in text and any(found[1] for found in _escapes(text)):
+        raise DeadLetter("malformed", "a lone surrogate, which no UTF-8 can hold")
     if not isinstance(document, dict):
         raise DeadLetter("malformed", f"a JSON object is needed, not {_kind(document)}")
     return document
+
+
+# Each escape of a JSON text from left to right; the group is a surrogate that is no pair.
+_escapes = re.compile(
+    r"\\(?:u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|(u[Dd][89A-Fa-f][0-9A-Fa-f]{2})|.)", re.DOTALL
+).finditer
+_marks = re.compile(r'\\.|["\[\]{}]', re.DOTALL).finditer
+
+
+def _depth(text: str) -> int:
+    """The deepest nesting of a JSON text, in one pass whatever the text."""
+    depth = deepest = 0
+    in_string = False
+    for found in _marks(text):
+        mark = found[0]
+        if mark == '"':
+            in_string = not in_string
+        elif not in_string:
+            depth += (mark in "[{") - (mark in "]}")
+            deepest = max(deepest, depth)
+    return deepest
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -130,10 +163,21 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(document) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"key {twice!r} twice in one object")
-    if not all(map(_encodable, document)):
-        raise ValueError("a lone surrogate in a key")
+        raise ValueError(f"key {twice[:80]!r} twice in one object")
     return document
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"an integer of {len(digits)} digits; {MAX_DIGITS} are the most")
+    return int(digits)
+
+
+def _decimal(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except ArithmeticError:  # an exponent of more than 18 digits: a number, though no score
+        return Decimal("Infinity")
 
 
 def _constant(word: str) -> Any:
@@ -141,7 +185,7 @@ def _constant(word: str) -> Any:
 
 
 _strict_json: Callable[[str], Any] = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_float=Decimal, parse_constant=_constant
+    object_pairs_hook=_pairs, parse_int=_integer, parse_float=_decimal, parse_constant=_constant
 ).decode
 
 
@@ -171,7 +215,7 @@ def _score(value: object) -> Score:
     if not -MAX_SCORE <= value <= MAX_SCORE:
         raise DeadLetter("invalid", "score: out of any board's range")
     if type(value) is Decimal:
-        if value.as_tuple().exponent < -10_000:  # type: ignore[operator]  # finite: checked above
+        if not -MAX_EXPONENT <= value.as_tuple().exponent <= MAX_EXPONENT:  # type: ignore[operator]  # finite by now
             raise DeadLetter("invalid", "score: more decimals than any board holds")
         return int(value) if value == value.to_integral_value() else value
     return value
@@ -194,16 +238,12 @@ def _checked(convert: Callable[[Any], int], value: object) -> int:
 
 def _epoch_ms(value: int) -> int:
     if not FIRST_MS <= value <= LAST_MS:
-        raise ValueError("epoch milliseconds between the years 1 and 9999 are needed")
+        raise ValueError("a time between the years 1 and 9999 is needed")
     return value
 
 
-def _encodable(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
-
-
 def _tags(value: object) -> dict[str, str]:
-    if type(value) is not dict or not all(type(v) is str and _encodable(v) for v in value.values()):
+    if type(value) is not dict or not all(type(v) is str for v in value.values()):
         raise DeadLetter("invalid", "tags: an object from text to text is needed")
     return value
 

@@ -65,12 +65,12 @@ class Range(NamedTuple):
     start: int
     to: int
     end: int
-    first: bool
+    first: int
     time: int
     caught_up: int
 
 
-SUBMIT = Range("", "", 0, 0, 0, 0, False, 0, 0)
+SUBMIT = Range("", "", 0, 0, 0, 0, 0, 0, 0)
 
 
 class Best(NamedTuple):
@@ -118,7 +118,7 @@ def apply_runs(
         range_.start,
         range_.to,
         range_.end,
-        int(range_.first),
+        range_.first,
         judged,
         range_.time,
         range_.caught_up,

@@ -1,0 +1,1 @@
+"""The write path. ``applier`` shows the whole flow; the other modules are its steps, in travel order."""

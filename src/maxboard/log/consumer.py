@@ -1,0 +1,261 @@
+"""The consumer group's side of the log: ``pipeline.ports.LogPort`` over librdkafka.
+
+Offsets are committed by hand, and there is no reset: an offset that the log does not hold is an error to act on,
+never a jump. Rebalances are cooperative: what stays, stays assigned; callbacks run inside ``poll``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+
+from maxboard.board.registry import MODERATION, runs_field
+from maxboard.config import Kafka
+from maxboard.errors import MaxboardError, Stop
+from maxboard.log.client import LOGGER, Property, error_of, properties
+from maxboard.model import Record
+from maxboard.pipeline.ports import Batch, Ends, Placement, TopicInfo
+
+ASK_S = 10.0  # a broker that restarts is back in about five
+SESSION_MS = 10_000  # a killed worker's partitions move after this; the heartbeat is a third
+MAX_POLL_MS = 300_000  # polling goes on while a primary is sick, so only a stuck process passes this
+PREFETCH_KB = 16_384  # 100,000 runs: a second of the peak rate; flat memory matters more than reading ahead
+CONSUMER: dict[str, Property] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "partition.assignment.strategy": "cooperative-sticky",
+}
+TUNED: dict[str, Property] = {
+    "session.timeout.ms": SESSION_MS,
+    "heartbeat.interval.ms": SESSION_MS // 3,
+    "max.poll.interval.ms": MAX_POLL_MS,
+    "queued.max.messages.kbytes": PREFETCH_KB,
+    "fetch.queue.backoff.ms": 20,  # the default second would leave a full prefetch idle for that long
+    "fetch.wait.max.ms": 100,  # bounds what a slow partition on the same broker costs the others
+    "reconnect.backoff.max.ms": 1000,
+}
+
+
+class GroupLog:
+    """One member of the group. ``assigned``, ``revoked`` and ``lost`` are set by who uses it, before ``poll``."""
+
+    def __init__(self, kafka: Kafka, group: str) -> None:
+        self.assigned: Callable[[list[Placement]], dict[str, int]]
+        self.revoked: Callable[[list[str]], None]
+        self.lost: Callable[[list[str]], None]
+        self.trouble: str | None = None
+        self._kafka = kafka
+        self._error: MaxboardError | None = None
+        common = properties(kafka, TUNED, CONSUMER | {"group.id": group})
+        self._consumer = Consumer(common | {"error_cb": self._on_error}, logger=LOGGER)
+        self._admin = AdminClient(properties(kafka, {"reconnect.backoff.max.ms": 1000}, {}), logger=LOGGER)
+        self._fields: dict[tuple[str, int], str] = {}
+        self._held = False
+        self._asked: tuple[int, dict[TopicPartition, Future[Any]]] | None = None
+        self._info = self._describe()
+
+    # ------------------------------------------------------------------ topics
+    def _describe(self) -> TopicInfo:
+        runs, moderation = self._kafka.topics.runs, self._kafka.topics.moderation
+        futures = self._admin.describe_topics(TopicCollection([runs, moderation]), request_timeout=ASK_S)
+        found = {}
+        for topic, future in futures.items():
+            try:
+                found[topic] = future.result()
+            except KafkaException as error:
+                raise error_of(error.args[0], self._kafka, topic) from None
+        partitions = len(found[runs].partitions)
+        for p in range(partitions):
+            self._fields[runs, p] = runs_field(p)
+        self._fields[moderation, 0] = MODERATION
+        return TopicInfo(str(found[runs].topic_id), str(found[moderation].topic_id), partitions)
+
+    def topics(self) -> TopicInfo:
+        return self._info
+
+    def subscribe(self) -> None:
+        """Join the group."""
+        self._consumer.subscribe(
+            [self._kafka.topics.runs, self._kafka.topics.moderation],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+
+    # ------------------------------------------------------------------ reading
+    def poll(self, limit: int, timeout: float) -> list[Batch]:
+        messages: list[Any] = []
+        if timeout > 0 and (first := self._consumer.poll(timeout)) is not None:
+            messages.append(first)
+        if messages or timeout == 0:
+            messages += self._consumer.consume(limit, 0)
+        if self._error is not None:
+            raise self._error
+        records: dict[str, list[Record]] = {}
+        ends: dict[str, int] = {}
+        for message in messages:
+            place = (message.topic(), message.partition())
+            if (error := message.error()) is not None:
+                self._message_error(place, message, error, ends)
+                continue
+            name = self._fields[place]
+            record = Record(place[1], message.offset(), message.timestamp()[1], message.key(), message.value())
+            rows = records.get(name)
+            if rows is None:
+                records[name] = [record]
+            else:
+                rows.append(record)
+        if records:
+            self.trouble = None
+        return [Batch(name, records.get(name, []), ends.get(name)) for name in {**records, **ends}]
+
+    def _message_error(self, place: tuple[str, int], message: Any, error: KafkaError, ends: dict[str, int]) -> None:
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            ends[self._fields[place]] = message.offset()
+        elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise Stop(
+                f"topic {place[0]!r}, partition {place[1]}: {error.str()}: what was to be read next is gone; "
+                f"start again, and the primaries will say what they lack"
+            )
+        else:
+            self.trouble = f"Kafka: {error.str()}"
+
+    def place(self, field: str, offset: int) -> None:
+        topic, partition = self._partition(field)
+        try:
+            self._consumer.seek(TopicPartition(topic, partition, offset))
+        except KafkaException as error:  # being revoked right now: the next owner starts where it must
+            logging.getLogger(__name__).debug("seek %s to %d: %s", field, offset, error)
+
+    def hold(self, held: bool) -> None:
+        if held != self._held:
+            self._held = held
+            partitions = self._consumer.assignment()
+            (self._consumer.pause if held else self._consumer.resume)(partitions)
+
+    def commit(self, offsets: dict[str, int], wait: bool) -> None:
+        positions = [TopicPartition(*self._partition(field), offset) for field, offset in offsets.items()]
+        try:
+            if wait:
+                self._consumer.commit(offsets=positions, asynchronous=False)
+            else:
+                self._consumer.commit(offsets=positions, asynchronous=True)
+        except KafkaException as error:  # what is not committed is applied once more, and changes nothing
+            self.trouble = f"Kafka: commit: {error.args[0].str()}"
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    # ------------------------------------------------------------------ ends and beginnings
+    def all_ends(self) -> Ends:
+        at = _now()
+        return Ends(at, self._offsets(list(self._fields), OffsetSpec.latest()))
+
+    def ask_ends(self) -> None:
+        if self._asked is None and self._consumer is not None:
+            assigned = [(p.topic, p.partition) for p in self._consumer.assignment()]
+            if assigned:
+                self._asked = (_now(), self._list(assigned, OffsetSpec.latest()))
+
+    def answered_ends(self) -> Ends | None:
+        if self._asked is None or not all(future.done() for future in self._asked[1].values()):
+            return None
+        (at, futures), self._asked = self._asked, None
+        try:
+            return Ends(at, {self._fields[p.topic, p.partition]: f.result().offset for p, f in futures.items()})
+        except KafkaException as error:
+            self.trouble = f"Kafka: {error.args[0].str()}"
+            return None
+
+    def earliest(self, field: str, time: int | None) -> tuple[int, int, int]:
+        place = self._partition(field)
+        low = self._offsets([place], OffsetSpec.earliest())[field]
+        start = low
+        if time is not None:
+            found = self._offsets([place], OffsetSpec.for_timestamp(time))[field]
+            start = max(low, found) if found >= 0 else self._offsets([place], OffsetSpec.latest())[field]
+        if low == 0:
+            return 0, 0, start
+        future = self._list([place], OffsetSpec.for_timestamp(0))
+        at = next(iter(future.values())).result().timestamp
+        return low, max(at, 0), start
+
+    def _list(self, places: list[tuple[str, int]], spec: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
+        request = {TopicPartition(*place): spec for place in places}
+        futures: dict[TopicPartition, Future[Any]] = self._admin.list_offsets(
+            request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ASK_S
+        )
+        return futures
+
+    def _offsets(self, places: list[tuple[str, int]], spec: OffsetSpec) -> dict[str, int]:
+        try:
+            futures = self._list(places, spec)
+            return {self._fields[p.topic, p.partition]: f.result().offset for p, f in futures.items()}
+        except KafkaException as error:
+            raise error_of(error.args[0], self._kafka, places[0][0]) from None
+
+    # ------------------------------------------------------------------ rebalance
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # An exception would surface from poll as an unrelated error (confluent-kafka-python#729): keep it for poll.
+        try:
+            if any((p.topic, p.partition) not in self._fields for p in partitions):
+                self._info = self._describe()  # the topic grew
+            places = [(p.topic, p.partition) for p in partitions]
+            low = self._offsets(places, OffsetSpec.earliest()) if places else {}
+            ends = self._offsets(places, OffsetSpec.latest()) if places else {}
+            placements = []
+            for p in consumer.committed(partitions, timeout=ASK_S) if places else []:
+                name = self._fields[p.topic, p.partition]
+                committed = None if p.offset == OFFSET_INVALID else p.offset
+                placements.append(Placement(name, committed, low[name], ends[name]))
+            starts = self.assigned(placements)
+            consumer.incremental_assign(
+                [TopicPartition(p.topic, p.partition, starts[self._fields[p.topic, p.partition]]) for p in partitions]
+            )
+            if self._held:
+                self._held = False  # fetches again until the next look
+        except MaxboardError as error:
+            self._error = error
+        except KafkaException as error:
+            self._error = error_of(error.args[0], self._kafka, self._kafka.topics.runs)
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        try:
+            self.revoked([self._fields[p.topic, p.partition] for p in partitions])
+        except MaxboardError as error:
+            self._error = error
+        consumer.incremental_unassign(partitions)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.lost([self._fields[p.topic, p.partition] for p in partitions])
+        consumer.incremental_unassign(partitions)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.trouble = f"Kafka: {error.str()}"
+
+    def _partition(self, field: str) -> tuple[str, int]:
+        topics = self._kafka.topics
+        return (topics.moderation, 0) if field == MODERATION else (topics.runs, int(field.partition(":")[2]))
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

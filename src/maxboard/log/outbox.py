@@ -1,0 +1,103 @@
+"""Rank changes and dead letters to Kafka: each again and again until it is there. ``pipeline.ports.OutboxPort``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from maxboard.config import Kafka
+from maxboard.errors import Stop
+from maxboard.log.client import LOGGER, Property, properties
+from maxboard.pipeline.ports import Letter
+
+AGAIN_S = 1.0  # a missing topic or an unreachable broker: health is red, the offset waits
+TUNED: dict[str, Property] = {
+    "linger.ms": 5,  # a step's changes make one request a partition
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 131_072,
+    "delivery.timeout.ms": 30_000,
+    "topic.metadata.propagation.max.ms": 5_000,
+    "compression.type": "lz4",
+}
+PROMISED: dict[str, Property] = {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
+
+
+class Outbox:
+    """A producer that does not give up. ``trouble`` says why something is not there yet."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.trouble: str | None = None
+        self._names = {"rank_changes": kafka.topics.rank_changes, "dead_letters": kafka.topics.dead_letters}
+        settings = properties(kafka, TUNED, PROMISED) | {"error_cb": self._on_error}
+        self._producer = Producer(settings, logger=LOGGER)
+        self._again: list[tuple[float, Letter, Callable[[], None]]] = []
+        self._fatal: KafkaError | None = None
+
+    def __len__(self) -> int:
+        return len(self._producer) + len(self._again)
+
+    def put(self, letters: list[Letter], delivered: Callable[[], None]) -> None:
+        batches: dict[str, list[dict[str, Any]]] = {}
+        for letter in letters:
+            if letter.headers:
+                self._put_one(letter, delivered)
+            else:
+                batches.setdefault(letter.topic, []).append({"key": letter.key, "value": letter.value})
+        for topic, messages in batches.items():
+            self._put_batch(topic, messages, delivered)
+
+    def _put_batch(self, topic: str, messages: list[dict[str, Any]], delivered: Callable[[], None]) -> None:
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                delivered()
+            else:
+                self._failed(error, Letter(topic, message.key(), message.value(), []), delivered)
+
+        while messages:
+            self._producer.produce_batch(self._names[topic], messages, on_delivery=report)
+            messages = [m for m in messages if m.pop("_error", None) is not None]
+            if messages:  # the queue is full: Kafka is slower than we are
+                self._producer.poll(0.05)
+
+    def _put_one(self, letter: Letter, delivered: Callable[[], None]) -> None:
+        def report(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                delivered()
+            else:
+                self._failed(error, letter, delivered)
+
+        while True:
+            try:
+                self._producer.produce(
+                    self._names[letter.topic],
+                    letter.value,
+                    letter.key,
+                    headers=list(letter.headers),
+                    on_delivery=report,
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+
+    def _failed(self, error: KafkaError, letter: Letter, delivered: Callable[[], None]) -> None:
+        self.trouble = f"topic {self._names[letter.topic]!r}: {error.str()}"
+        self._again.append((time.monotonic() + AGAIN_S, letter, delivered))
+
+    def poll(self) -> None:
+        self._producer.poll(0)
+        if self._fatal is not None:
+            raise Stop(f"the producer of rank changes failed for good: {self._fatal.str()}; start again")
+        if not self._again:
+            if self.trouble is not None and not len(self._producer):
+                self.trouble = None
+        elif self._again[0][0] <= time.monotonic():
+            due, self._again = self._again, []
+            for _, letter, delivered in due:
+                self._put_one(letter, delivered)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._fatal = error

@@ -1,0 +1,444 @@
+"""The write path, in travel order: poll ▶ decode ▶ judge ▶ route ▶ fold ▶ apply ▶ emit ▶ commit.
+
+One ``Applier`` is one worker of the consumer group. It decides; everything that waits, fails or tells the time is
+a port (``ports``). A step does what can be done now and never waits for a primary: while servers work on one
+batch, the next one is decoded.
+
+What keeps it right is not here but on the primaries: a call carries its offsets, and a primary that does not hold
+everything before them says so (``gap``). Then the partition is read again from where the primary is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from maxboard.board import scripts
+from maxboard.board.registry import MODERATION
+from maxboard.board.scripts import ApplyReply, BoardRuns, ModerateReply, Range
+from maxboard.boards import Boards, set_digest
+from maxboard.errors import Stop
+from maxboard.keys import Keys
+from maxboard.model import Record
+from maxboard.pipeline.apply import Call, PrimaryQueue
+from maxboard.pipeline.commit import Flight, Lane
+from maxboard.pipeline.emit import change_letter, dead_letter, rank_changes
+from maxboard.pipeline.fold import Fold, folds
+from maxboard.pipeline.ports import Batch, Clock, Ends, Letter, LogPort, OutboxPort, Placement, PrimaryPort
+from maxboard.pipeline.reach import earliest_needed
+from maxboard.pipeline.route import Router
+
+POLL_RECORDS = 2000  # a step's work: 8 ms of decoding and folding
+ENTRIES_LIVE, ENTRIES_CATCHING_UP = 250, 500  # in one call: a script holds the server's only thread, 4 and 8 ms
+CATCHING_UP_RECORDS = 20_000  # behind by more than a second at the peak rate
+QUEUE_CALLS = 32  # calls of one primary not answered yet before reading waits
+IDLE_S = 0.4  # an idle partition is called so often; with ENDS_S it stays fresh to a second
+ENDS_S = 0.4
+COMMIT_S = 0.5  # what a restart reads again and finds applied
+HOLD_S = 1.0  # reading waits for a primary so long before fetching stops too
+
+
+@dataclass
+class Topics:
+    """Names of the topics, for messages and dead letters."""
+
+    runs: str
+    moderation: str
+
+
+@dataclass
+class Tally:
+    """Counters since the start. ``fates`` are those of records and boards (I10)."""
+
+    fates: Counter[str] = field(default_factory=Counter)
+    records: int = 0
+    changed: int = 0
+    emitted: int = 0
+    calls: int = 0
+    gaps: int = 0
+    rewound: int = 0
+    rebalances: int = 0
+
+
+class Applier:
+    """One worker. ``step`` until told otherwise; ``assigned``, ``revoked`` and ``lost`` are called by ``log.poll``."""
+
+    def __init__(
+        self,
+        boards: Boards,
+        keys: Keys,
+        max_future: int,
+        topics: Topics,
+        log: LogPort,
+        primaries: Mapping[str, PrimaryPort],
+        outbox: OutboxPort,
+        clock: Clock,
+    ) -> None:
+        self.lanes: dict[str, Lane] = {}
+        self.tally = Tally()
+        self.notices: list[str] = []  # what an operator should read; drained by the loop
+        self._boards, self._keys, self._max_future, self._topics = boards, keys, max_future, topics
+        self._log, self._outbox, self._clock = log, outbox, clock
+        self._router = Router([b for b in boards.by_name.values() if b.primary in primaries])
+        self.queues = {name: PrimaryQueue(name, port, clock) for name, port in primaries.items()}
+        self._definitions = {name: boards.definitions(name) for name in primaries}
+        self._digests = {name: set_digest(d) for name, d in self._definitions.items()}
+        self._defining: set[str] = set()
+        self._called: dict[str, float] = {}  # field -> when its last call was queued
+        self._asked_ends = self._committed_at = 0.0
+        self._full_since: float | None = None
+        self._info = log.topics()
+        for name in primaries:
+            self._define(name)
+
+    # ------------------------------------------------------------------ the flow
+    def step(self, wait: float) -> bool:
+        """One round; waits up to ``wait`` s for records when nothing is on its way. True: something was done."""
+        batches = self._poll(wait)
+        for batch in batches:
+            self._take(batch)
+        self._keep_fresh()
+        for queue in self.queues.values():
+            queue.pump()
+        answered = self.collect()
+        self._commit()
+        return bool(batches) or answered
+
+    def _poll(self, wait: float) -> list[Batch]:
+        full = any(len(queue) >= QUEUE_CALLS for queue in self.queues.values())
+        if not full:
+            if self._full_since is not None:
+                self._log.hold(False)
+            self._full_since = None
+            busy = any(queue.flying for queue in self.queues.values())
+            return self._log.poll(POLL_RECORDS, 0.0 if busy else wait)
+        now = self._clock.monotonic()
+        if self._full_since is None:
+            self._full_since = now
+        if now - self._full_since > HOLD_S:  # only polling keeps this worker in its group
+            self._log.hold(True)
+            return self._log.poll(POLL_RECORDS, 0.0)
+        return []
+
+    def _take(self, batch: Batch) -> None:
+        lane = self.lanes.get(batch.field)
+        if lane is None:  # revoked while the batch was on its way
+            return
+        records = batch.records
+        first = records[0].offset if records else batch.end
+        if first is None or not self._proven(lane, first):
+            return
+        if batch.field == MODERATION:
+            self._take_moderation(lane, records)
+        else:
+            behind = lane.end - lane.next > CATCHING_UP_RECORDS
+            limit = ENTRIES_CATCHING_UP if behind else ENTRIES_LIVE
+            for fold in folds(records, lane.next, self._router, self._max_future, limit):
+                self._send(lane, fold)
+        if batch.end is not None:
+            lane.end = max(lane.end, batch.end)
+            if batch.end > lane.next:  # offsets without a record for us: transaction markers
+                self._send(lane, _empty(lane, batch.end))
+
+    def _proven(self, lane: Lane, offset: int) -> bool:
+        """Whether a first record (or end) after a placement is there where it was asked for.
+
+        What was fetched before the placement could still come, and would open a hole. So an offset that does not
+        follow is asked for once more: a real hole (aborted records) comes again.
+        """
+        if not lane.placed:
+            return offset >= lane.next
+        if offset in (lane.next, lane.doubt):
+            lane.placed, lane.doubt = False, None
+            return True
+        lane.doubt = offset if offset > lane.next else None
+        self._log.place(lane.field, lane.next)
+        return False
+
+    def _send(self, lane: Lane, fold: Fold) -> None:
+        """One call to every primary: also one that gets no run moves its position."""
+        flight = lane.begin(fold.start, fold.to, set(self.queues))
+        self.tally.records += fold.records
+        self.tally.fates.update(fold.fates)
+        now = self._clock.now()
+        self._called[lane.field] = self._clock.monotonic()
+        if fold.letters:
+            letters = [dead_letter(self._topics.runs, record, refusal, now) for record, refusal in fold.letters]
+            self._emit(flight, letters)
+        for name, queue in self.queues.items():
+            queue.offer(self._runs_call(name, lane, fold, flight, now))
+
+    def _runs_call(self, name: str, lane: Lane, fold: Fold, flight: Flight, now: int) -> Call:
+        boards, run_ids = [], []
+        for slot, players in fold.bests.get(name, {}).items():
+            boards.append(BoardRuns(slot.ref, [(player, best[0]) for player, best in players.items()]))
+            run_ids.append([best[1] for best in players.values()])
+        earliest, first = lane.first.get(name, (-1, 0))
+        range_ = Range(
+            lane.field,
+            self._info.runs_id,
+            self._info.partitions,
+            fold.start,
+            fold.to,
+            lane.end,
+            first if fold.start <= earliest else 0,
+            fold.time,
+            lane.caught_up if fold.to >= lane.end else 0,
+        )
+        command = scripts.apply_runs(self._keys, self._digests[name], range_, 0, now, boards)
+        return Call(command, scripts.parse_apply, flight, list(zip(boards, run_ids, strict=True)), fold.start)
+
+    def collect(self) -> bool:
+        """Take the answers that are there. True: there were some."""
+        some = False
+        for name, queue in self.queues.items():
+            for call, reply in queue.collect():
+                some = True
+                self._answered(name, queue, call, reply)
+        self._outbox.poll()
+        return some
+
+    def _answered(self, name: str, queue: PrimaryQueue, call: Call, reply: object) -> None:
+        self.tally.calls += 1
+        if isinstance(reply, tuple):  # define_boards
+            self._defined(name, reply)
+            return
+        assert isinstance(reply, ApplyReply | ModerateReply)
+        assert call.flight is not None
+        if reply.status == scripts.OTHER_TOPIC:
+            raise Stop(
+                f"primary {name!r} holds boards of another topic with this name (id {reply.detail}): the topic was "
+                f"created anew; use a new prefix and group, or bring the old topic back"
+            )
+        if reply.status == scripts.OTHER_DEFINITIONS:
+            self._other_definitions(name, queue, call, reply.detail)
+        elif reply.status == scripts.REFUSED:
+            self._refused(name, queue, call, reply)
+        else:
+            self._applied(name, call.flight, call, reply)
+
+    def _applied(self, name: str, flight: Flight, call: Call, reply: ApplyReply | ModerateReply) -> None:
+        if isinstance(reply, ModerateReply):
+            for reference in reply.lost:
+                self.notices.append(f"board {reference!r} lost its key: run `maxboard rebuild {reference}`")
+        else:
+            now = self._clock.now()
+            letters: list[Letter] = []
+            for (board, run_ids), block in zip(call.boards or (), reply.boards, strict=True):
+                if block.state == scripts.TAKEN:
+                    changes = rank_changes(board.ref, board.runs, run_ids, block, reply.live, now)
+                    letters += map(change_letter, changes)
+                    self.tally.changed += sum(best.changed for best in block.bests)
+                    self.tally.fates["hidden"] += block.hidden
+                else:
+                    kind = "waiting" if block.state == scripts.NEEDS_REBUILD else "expired"
+                    self.tally.fates[kind] += len(board.runs)
+            if letters:
+                self._emit(flight, letters)
+        flight.applied(name)
+
+    def _emit(self, flight: Flight, letters: list[Letter]) -> None:
+        flight.outstanding += len(letters)
+        self.tally.emitted += len(letters)
+        self._outbox.put(letters, flight.delivered)
+
+    def _commit(self, wait: bool = False) -> None:
+        now = self._clock.monotonic()
+        if not wait and now - self._committed_at < COMMIT_S:
+            return
+        self._committed_at = now
+        self._commit_lanes(list(self.lanes.values()), wait)
+
+    def _commit_lanes(self, lanes: list[Lane], wait: bool) -> None:
+        offsets = {lane.field: done for lane in lanes if (done := lane.to_commit()) is not None}
+        if offsets:
+            self._log.commit(offsets, wait)
+            for name, offset in offsets.items():
+                self.lanes[name].committed = offset
+
+    # ------------------------------------------------------------------ refusals
+    def _refused(self, name: str, queue: PrimaryQueue, call: Call, reply: ApplyReply | ModerateReply) -> None:
+        """The stored positions say why: a gap, judged ahead of the primary, or judged behind its verdicts."""
+        flight = call.flight
+        assert flight is not None
+        if reply.position is None or reply.position < call.start:
+            if not flight.void and flight.lane.field in self.lanes:
+                self._gap(name, queue, flight.lane, reply.position)
+        elif isinstance(reply, ApplyReply) and reply.verdicts > 0:
+            raise Stop(f"primary {name!r} holds verdicts that this version cannot judge by: use a newer maxboard")
+        else:
+            queue.again(call, f"primary {name!r} waits for moderation")
+
+    def _gap(self, name: str, queue: PrimaryQueue, lane: Lane, position: int | None) -> None:
+        """The primary is behind what was sent: read on from where it is, and let the commit fall back (I4)."""
+        self.tally.gaps += 1
+        low, low_time, start = self._earliest(name, lane, position)
+        if start < low or (position is None and low > 0 and start == low):
+            self._out_of_reach(name, queue, lane, position, low, low_time)
+            start = max(start, low)
+        elif position is None:
+            lane.first[name] = (start, 1)
+        if lane.next > start and position is not None:
+            self.notices.append(f"primary {name!r} is at {lane.field} {position}, {lane.next - position} records back")
+        self.tally.rewound += max(lane.next - start, 0)
+        queue.drop(lane.field)
+        lane.rewind(start)
+        self._log.place(lane.field, start)
+        self._commit_lanes([lane], wait=False)
+
+    def _earliest(self, name: str, lane: Lane, position: int | None) -> tuple[int, int, int]:
+        if lane.field == MODERATION:
+            return lane.low, 0, position or 0
+        needed = earliest_needed(self._boards.by_primary.get(name, []), self._clock.now())
+        low, low_time, start = self._log.earliest(lane.field, None if position is not None else needed)
+        return low, low_time, start if position is None else position
+
+    def _out_of_reach(
+        self, name: str, queue: PrimaryQueue, lane: Lane, position: int | None, low: int, low_time: int
+    ) -> None:
+        """The log no longer holds what the primary lacks: say so, and mark what is not whole any more."""
+        self.notices.append(
+            f"primary {name!r} needs {lane.field} from {position or 0} on, but the log begins at {low}: "
+            f"{low - (position or 0)} records are gone; boards that need them are marked needs-rebuild"
+        )
+        reach = low_time or self._clock.now()  # 0: the log is empty
+        call = scripts.define_boards(self._keys, "reach", self._definitions[name], self._max_future, reach)
+        queue.offer(Call(call, scripts.parse_define))
+        lane.first[name] = (low, reach + self._max_future)
+
+    def _define(self, name: str) -> None:
+        self._defining.add(name)
+        call = scripts.define_boards(self._keys, "new", self._definitions[name], self._max_future)
+        self.queues[name].offer(Call(call, scripts.parse_define))
+
+    def _defined(self, name: str, reply: tuple[bool, str, list[str]]) -> None:
+        self._defining.discard(name)
+        if not reply[0] and reply[1]:  # without a digest: emptied since; the next call brings that to light
+            self._differ(name)
+
+    def _other_definitions(self, name: str, queue: PrimaryQueue, call: Call, known: str) -> None:
+        if known:
+            self._differ(name)
+        if name not in self._defining:  # emptied: it does not know its boards any more
+            self._defining.add(name)
+            define = scripts.define_boards(self._keys, "new", self._definitions[name], self._max_future)
+            queue.again(Call(define, scripts.parse_define), f"primary {name!r} was emptied")
+        queue.again(call, f"primary {name!r} was emptied")
+
+    def _differ(self, name: str) -> None:
+        raise Stop(
+            f"primary {name!r} knows other board definitions than this configuration: "
+            f"run `maxboard init` to put this one in force, then start the appliers again"
+        )
+
+    # ------------------------------------------------------------------ idle partitions, moderation
+    def _keep_fresh(self) -> None:
+        """Call idle partitions: it notices a loss (I4) and keeps an idle board's age true (I8)."""
+        now = self._clock.monotonic()
+        if now - self._asked_ends >= ENDS_S:
+            self._asked_ends = now
+            self._log.ask_ends()
+        if (ends := self._log.answered_ends()) is not None:
+            self._saw_ends(ends)
+        for lane in self.lanes.values():
+            if now - self._called.get(lane.field, -1.0) >= IDLE_S and not lane.flights:
+                self._idle(lane)
+
+    def _saw_ends(self, ends: Ends) -> None:
+        for name, end in ends.ends.items():
+            if (lane := self.lanes.get(name)) is not None:
+                if end < lane.done:
+                    raise Stop(f"{name} ends at {end}, but {lane.done} was applied: the topic was cut or created anew")
+                lane.end = end
+                if lane.next >= end:
+                    lane.caught_up = ends.at
+
+    def _idle(self, lane: Lane) -> None:
+        self._called[lane.field] = self._clock.monotonic()
+        if lane.field == MODERATION:
+            self._moderate(lane, lane.next, 0)
+        else:
+            self._send(lane, _empty(lane, lane.next))
+
+    def _take_moderation(self, lane: Lane, records: list[Record]) -> None:
+        """Events come with moderation; tombstones are skipped."""
+        for record in records:
+            if record.value is not None:
+                raise Stop(
+                    f"{self._topics.moderation} holds an event at offset {record.offset} that this version cannot "
+                    f"apply: use a newer maxboard"
+                )
+        if records:
+            self.tally.fates["tombstone"] += len(records)
+            self._moderate(lane, records[-1].offset + 1, records[-1].time)
+
+    def _moderate(self, lane: Lane, to: int, time: int) -> None:
+        start, now = lane.next, self._clock.now()
+        flight = lane.begin(start, to, set(self.queues))
+        self._called[lane.field] = self._clock.monotonic()
+        range_ = Range(lane.field, self._info.moderation_id, 1, start, to, lane.end, 0, time, lane.caught_up)
+        for name, queue in self.queues.items():
+            command = scripts.moderate(self._keys, self._digests[name], range_, now)
+            queue.offer(Call(command, scripts.parse_moderate, flight, None, start))
+
+    # ------------------------------------------------------------------ assignment
+    def assigned(self, placements: list[Placement]) -> dict[str, int]:
+        """Partitions came: where to start each: at the committed offset, if the log still holds it."""
+        self.tally.rebalances += 1
+        self._info = self._log.topics()
+        for place in placements:
+            start = max(place.committed or 0, place.low)
+            if place.committed is not None and place.committed < place.low:
+                self.notices.append(
+                    f"{place.field}: the group is at {place.committed}, but the log begins at {place.low}; "
+                    f"primaries that lack those {place.low - place.committed} records will say so"
+                )
+            if start > place.end:
+                raise Stop(f"{place.field} ends at {place.end}, but {start} is committed: the topic was created anew")
+            lane = Lane(place.field, start, place.committed, place.low, place.end)
+            self.lanes[place.field] = lane
+            self._idle(lane)  # a primary that is behind says so before anything else
+        return {place.field: self.lanes[place.field].next for place in placements}
+
+    def revoked(self, names: list[str]) -> None:
+        """Partitions go to another worker: commit what is done. Call ``collect`` before to finish more of it."""
+        self._commit_lanes([self.lanes[name] for name in names if name in self.lanes], wait=True)
+        self.lost(names)
+
+    def lost(self, names: list[str]) -> None:
+        """Partitions are another worker's already: nothing may be committed (I3)."""
+        for name in names:
+            lane = self.lanes.pop(name, None)
+            for queue in self.queues.values():
+                queue.drop(name)
+            if lane is not None:
+                lane.refold(-1)
+
+    # ------------------------------------------------------------------ for the loop
+    @property
+    def busy(self) -> bool:
+        """Something is on its way to a primary or to Kafka."""
+        return any(lane.flights for lane in self.lanes.values()) or any(len(q) for q in self.queues.values())
+
+    @property
+    def lag(self) -> int:
+        """Records of the assigned partitions that are not applied and emitted."""
+        return sum(max(lane.end - lane.done, 0) for lane in self.lanes.values())
+
+    def read_to(self, ends: dict[str, int]) -> bool:
+        """Every assigned partition is applied, emitted and committed to the given ends."""
+        done = all(lane.done >= ends.get(name, 0) and not lane.flights for name, lane in self.lanes.items())
+        if done and any(lane.to_commit() is not None for lane in self.lanes.values()):
+            self._commit(wait=True)
+        return done
+
+    def finish(self) -> None:
+        """Commit what is done, waiting for the answer."""
+        self._commit(wait=True)
+
+
+def _empty(lane: Lane, to: int) -> Fold:
+    fold = Fold(lane.next)
+    fold.to = to
+    return fold

@@ -1,0 +1,163 @@
+"""Runs one applier on real servers until it is told to stop, or is caught up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from maxboard.board import scripts
+from maxboard.board.client import answering, call, connect
+from maxboard.board.primaries import PrimaryConnection, wait_for_replies
+from maxboard.config import Settings
+from maxboard.errors import MaxboardError, ServerNotReady
+from maxboard.keys import Keys
+from maxboard.log.consumer import GroupLog
+from maxboard.log.outbox import Outbox
+from maxboard.metrics import Snapshot
+from maxboard.pipeline.applier import Applier, Topics
+
+POLL_S = 0.05  # how long an idle step waits for a record; a record ends the wait
+REPLY_S = 0.002  # how long a step waits for a reply while nothing is to be read: more would delay reading
+DRAIN_S = 5.0  # what is on its way when partitions leave gets so long; a stop that takes longer is cut off
+TROUBLE_S = 2.0  # a primary may be away for so long before health says so: a fail-over's reconnect
+
+
+class SystemClock:
+    """``pipeline.ports.Clock`` of this machine."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass
+class Worker:
+    """An applier and its edges."""
+
+    applier: Applier
+    log: GroupLog
+    outbox: Outbox
+    connections: Mapping[str, PrimaryConnection]
+    settings: Settings
+
+    def step(self) -> None:
+        """One round of work, or a short wait."""
+        if not self.applier.step(POLL_S) and self.applier.busy:
+            wait_for_replies(self.connections.values(), REPLY_S)
+
+    def drain(self, names: list[str] | None = None) -> None:
+        """Finish what is on its way, without reading on. ``names``: only of these partitions."""
+        end = time.monotonic() + DRAIN_S
+        lanes = self.applier.lanes
+        while time.monotonic() < end and any(lane.flights for n, lane in lanes.items() if names is None or n in names):
+            for queue in self.applier.queues.values():
+                queue.pump()
+            if not self.applier.collect():
+                wait_for_replies(self.connections.values(), REPLY_S)
+
+    def revoked(self, names: list[str]) -> None:
+        """Partitions leave: finish or drop what is on its way, commit, let go."""
+        self.drain(names)
+        self.applier.revoked(names)
+
+    def close(self) -> None:
+        """Finish, commit, leave the group."""
+        self.drain()
+        self.applier.finish()
+        self.log.close()
+        for connection in self.connections.values():
+            connection.reset()
+
+    def troubles(self) -> list[str]:
+        """Why runs are not applied now, for health and people."""
+        now = time.monotonic()
+        found = [q.trouble for q in self.applier.queues.values() if q.trouble and now - q.trouble_since > TROUBLE_S]
+        return [text for text in (*found, self.log.trouble, self.outbox.trouble) if text]
+
+    def look(self) -> Snapshot:
+        """The worker's metrics."""
+        applier, tally, troubles = self.applier, self.applier.tally, self.troubles()
+        values: dict[str, dict[str, float]] = {
+            "maxboard_records": {"": tally.records},
+            "maxboard_fates": dict(tally.fates),
+            "maxboard_changed": {"": tally.changed},
+            "maxboard_emitted": {"": tally.emitted},
+            "maxboard_calls": {"": tally.calls},
+            "maxboard_gaps": {"": tally.gaps},
+            "maxboard_rewound": {"": tally.rewound},
+            "maxboard_rebalances": {"": tally.rebalances},
+            "maxboard_lag": {"": applier.lag},
+            "maxboard_partitions": {"": len(applier.lanes)},
+            "maxboard_queued_calls": {name: len(queue) for name, queue in applier.queues.items()},
+            "maxboard_primary_up": {name: float(queue.trouble is None) for name, queue in applier.queues.items()},
+            "maxboard_healthy": {"": float(not troubles)},
+        }
+        return Snapshot(values, troubles, {"lag": applier.lag, "partitions": sorted(applier.lanes)})
+
+
+def build(settings: Settings, primary: str | None) -> Worker:
+    """Connect everything. ``primary``: apply to that one alone, in a group of its own."""
+    boards = settings.build()
+    names = [primary] if primary else [name for name in settings.primaries if name in boards.by_primary]
+    group = f"{settings.kafka.group}-{primary}" if primary else settings.kafka.group
+    log = GroupLog(settings.kafka, group)
+    outbox = Outbox(settings.kafka)
+    connections = {name: PrimaryConnection(name, settings.primaries[name].url) for name in names}
+    topics = Topics(settings.kafka.topics.runs, settings.kafka.topics.moderation)
+    applier = Applier(
+        boards, Keys(settings.prefix), settings.judge.max_future, topics, log, connections, outbox, SystemClock()
+    )
+    worker = Worker(applier, log, outbox, connections, settings)
+    log.assigned, log.revoked, log.lost = applier.assigned, worker.revoked, applier.lost
+    log.subscribe()
+    return worker
+
+
+class CaughtUp:
+    """Whether everything that was in the log at the start is on every primary.
+
+    Own partitions must be applied, emitted and committed; the others are another worker's, and the primaries say
+    how far it is.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._ends = worker.log.all_ends().ends
+        self._asked = 0.0
+
+    def __call__(self) -> bool:
+        worker, now = self._worker, time.monotonic()
+        if now - self._asked < POLL_S or len(worker.outbox) or not worker.applier.read_to(self._ends):
+            return False
+        self._asked = now
+        return all(self._holds(name) for name in worker.connections)
+
+    def _holds(self, name: str) -> bool:
+        settings = self._worker.settings
+        client = connect(settings.primaries[name].url)
+        try:
+            with answering(f"primary {name!r}"):
+                read = scripts.parse_primary(call(client, scripts.read_primary(Keys(settings.prefix))))
+        except ServerNotReady:
+            return False
+        finally:
+            client.close()
+        positions = read.log.position()
+        return not read.due and all(positions.get(field, -1) >= end for field, end in self._ends.items())
+
+
+def run(worker: Worker, stopped: Callable[[], bool], until_caught_up: bool, report: Callable[[Worker], None]) -> None:
+    """Work until ``stopped`` or caught up, then finish, commit and leave the group. Raises what stops it."""
+    try:
+        done = CaughtUp(worker) if until_caught_up else None
+        while not stopped() and not (done is not None and done()):
+            worker.step()
+            report(worker)
+    except MaxboardError:
+        worker.log.close()
+        raise
+    worker.close()
+    report(worker)

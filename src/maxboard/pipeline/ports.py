@@ -1,0 +1,124 @@
+"""What the applier needs of the world. Real edges: ``log.consumer``, ``board.primaries``, ``log.outbox``.
+
+Everything that can fail, wait, or tell the time comes through here, so the same applier runs under a scheduler
+that decides what happens next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from maxboard.board.scripts import Command
+from maxboard.model import Record
+
+
+class Batch(NamedTuple):
+    """Records of one partition in offset order; ``end`` is the offset at which its end was reached, if it was.
+
+    ``field`` names the partition as the primaries do: ``runs:3``, ``moderation``.
+    """
+
+    field: str
+    records: list[Record]
+    end: int | None
+
+
+class Placement(NamedTuple):
+    """A partition that was given to this worker. ``committed`` None: the group has no offset for it."""
+
+    field: str
+    committed: int | None
+    low: int  # first offset that the log holds
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Log ends (offset after the last committed record) as asked for at ``at`` (epoch ms)."""
+
+    at: int
+    ends: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """Identity of the two topics that are applied."""
+
+    runs_id: str
+    moderation_id: str
+    partitions: int  # of runs
+
+
+class Clock(Protocol):
+    """Wall clock in epoch ms for what is written down, monotonic seconds for waiting."""
+
+    def now(self) -> int: ...
+    def monotonic(self) -> float: ...
+
+
+class LogPort(Protocol):
+    """The two topics, through a consumer group."""
+
+    def poll(self, limit: int, timeout: float) -> list[Batch]:
+        """At most ``limit`` records, waiting up to ``timeout`` s for the first. Calls the rebalance handlers."""
+
+    def topics(self) -> TopicInfo: ...
+    def place(self, field: str, offset: int) -> None:
+        """Read an assigned partition on from ``offset``."""
+
+    def earliest(self, field: str, time: int | None) -> tuple[int, int, int]:
+        """(first offset held, its record time or 0, first offset appended at ``time`` or later; None: of all)."""
+
+    def all_ends(self) -> Ends:
+        """Ends of every partition, asked now; waits."""
+
+    def ask_ends(self) -> None:
+        """Ask for the ends of the assigned partitions; ``answered_ends`` brings them."""
+
+    def answered_ends(self) -> Ends | None: ...
+    def hold(self, held: bool) -> None:
+        """Stop or go on fetching while ``poll`` keeps the membership alive."""
+
+    def commit(self, offsets: dict[str, int], wait: bool) -> None: ...
+
+
+class PrimaryPort(Protocol):
+    """One pipelined connection to a primary: replies come in the order of the commands."""
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Raises ``ServerNotReady`` when the connection is lost."""
+
+    def receive(self) -> list[object]:
+        """The replies that are here; a failed call's is a ``Failure``. Raises ``ServerNotReady``."""
+
+    def load_scripts(self) -> None: ...
+    def reset(self) -> None:
+        """Drop the connection; the next send makes a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error reply. ``kind``: noscript (load and send again) or any other (back off and send again)."""
+
+    kind: str
+    text: str
+
+
+class Letter(NamedTuple):
+    """A record to be produced."""
+
+    topic: str  # role: rank_changes or dead_letters
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, str | bytes | None]]
+
+
+class OutboxPort(Protocol):
+    """Producer of rank changes and dead letters."""
+
+    def put(self, letters: list[Letter], delivered: Callable[[], None]) -> None:
+        """Produce each, again and again until Kafka has it; ``delivered`` is called once a letter, from ``poll``."""
+
+    def poll(self) -> None: ...
