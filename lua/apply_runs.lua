@@ -34,6 +34,7 @@
 -- Composites go to commands as the text they came as; numbers here are only compared, exact below 2^53.
 
 local LIVE, EMPTY, NEEDS_REBUILD = 'live', 'empty', 'needs-rebuild'
+local SKEW = 60000 -- ms by which the sender's clock may differ from the one that expires keys
 local CHUNK = 2000 -- values given to one command: the server's Lua stack holds 8,000
 
 local log_key, boards_key, hidden_key = KEYS[1], KEYS[2], KEYS[3]
@@ -102,6 +103,15 @@ if (moderation or 0) < judged or judged < verdicts then
   return head(1, position)
 end
 
+local some_hidden = redis.call('EXISTS', hidden_key) == 1
+
+local function kind_of(key) return redis.call('TYPE', key).ok end
+
+local function other_type(key)
+  local kind = kind_of(key)
+  return kind ~= 'zset' and kind ~= 'none'
+end
+
 -- The boards of this call, and whether each can take runs.
 local count, at, boards = tonumber(ARGV[13]), 14, {}
 for i = 1, count do
@@ -112,7 +122,7 @@ for i = 1, count do
   }
   at = board.first + 2 * (board.runs + board.held)
   local entry = redis.call('HGET', boards_key, board.reference)
-  local kind = redis.call('TYPE', key).ok
+  local kind = kind_of(key)
   if entry then
     local epoch, _, _, status, build, loaded = string.match(entry, '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+)$')
     board.epoch, board.status, board.build, board.loaded = epoch, status, build, loaded
@@ -122,8 +132,11 @@ for i = 1, count do
     board.epoch, board.build, board.loaded, board.fresh = '0', '-', '0', true
     board.status = tonumber(board.start) >= whole_from and kind == 'none' and EMPTY or NEEDS_REBUILD
   end
-  board.expired = board.expires ~= '0' and tonumber(board.expires) <= now
-  if not board.expired and (kind ~= 'zset' and kind ~= 'none' or kind == 'none' and board.status == LIVE) then
+  local left = board.expires == '0' and SKEW or tonumber(board.expires) - now
+  local missing = kind == 'none' and board.status == LIVE
+  board.expired = left <= 0 or missing and left < SKEW
+  if not board.expired and (missing or kind ~= 'zset' and kind ~= 'none' or some_hidden and other_type(key .. ':shadow')
+      or board.held > 0 and other_type(key .. ':pending')) then
     board.lost = board.status ~= NEEDS_REBUILD
     board.status = NEEDS_REBUILD
   end
@@ -137,12 +150,14 @@ local function register(board)
     table.concat({board.epoch, board.start, board.expires, board.status, board.build, board.loaded}, ' '))
 end
 
-local function add(key, values, expires)
-  if #values == 0 then return end
+local function add(key, values)
   for i = 1, #values, CHUNK do
     redis.call('ZADD', key, 'GT', unpack(values, i, math.min(i + CHUNK - 1, #values)))
   end
-  if expires ~= '0' then redis.call('PEXPIREAT', key, expires) end
+end
+
+local function expire(key, values, expires) -- last: where the server's clock is ahead, this deletes the key
+  if #values > 0 and expires ~= '0' then redis.call('PEXPIREAT', key, expires) end
 end
 
 local function look_up(command, key, names)
@@ -153,8 +168,6 @@ local function look_up(command, key, names)
   end
   return found
 end
-
-local some_hidden = redis.call('EXISTS', hidden_key) == 1
 
 local function put(board, block)
   local players, public, shadow, held = {}, {}, {}, {}
@@ -180,13 +193,13 @@ local function put(board, block)
     local i = mine[j]
     before[j] = bests[i] and redis.call('ZREVRANK', board.key, players[i]) + 1 or 0
   end
-  add(board.key, public, board.created and board.expires or '0')
-  add(board.key .. ':shadow', shadow, board.expires)
+  add(board.key, public)
+  add(board.key .. ':shadow', shadow)
   local first_held = board.first + 2 * board.runs
   for i = first_held, first_held + 2 * board.held - 2, 2 do
     held[#held + 1], held[#held + 2] = ARGV[i + 1], ARGV[i]
   end
-  add(board.key .. ':pending', held, board.expires)
+  add(board.key .. ':pending', held)
   block[3] = #shadow / 2
   for j = 1, #mine do
     local i = mine[j]
@@ -200,6 +213,9 @@ local function put(board, block)
   if board.status == EMPTY and #public > 0 then
     board.status, board.fresh = LIVE, true
   end
+  if board.created then expire(board.key, public, board.expires) end
+  expire(board.key .. ':shadow', shadow, board.expires)
+  expire(board.key .. ':pending', held, board.expires)
 end
 
 local reply = head(0, position)

@@ -18,6 +18,8 @@
 -- Reply: {status, position, verdicts, then references of the boards that were found lost by this call}
 --   status 0 applied, 1 refused, 2 other definitions, 3 other topic; position as there
 
+local SKEW = 60000 -- as in apply_runs
+
 local log_key, boards_key = KEYS[1], KEYS[2]
 local from, to, log_end, now = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[8])
 local prefix = string.sub(log_key, 1, #log_key - #'log')
@@ -56,7 +58,7 @@ for i = 1, #flat, 2 do
   if string.sub(reference, 1, 1) ~= '@' then
     local epoch, start, expires, status, build, loaded = string.match(flat[i + 1], '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+)$')
     local kind = redis.call('TYPE', prefix .. reference).ok
-    if expires ~= '0' and tonumber(expires) <= now then
+    if expires ~= '0' and tonumber(expires) <= now + SKEW and (kind == 'none' or tonumber(expires) <= now) then
       if kind == 'none' then redis.call('HDEL', boards_key, reference) end
     elseif status ~= 'needs-rebuild' and kind ~= 'zset' and (kind ~= 'none' or status == 'live') then
       redis.call('HSET', boards_key, reference, table.concat({epoch, start, expires, 'needs-rebuild', build, loaded}, ' '))

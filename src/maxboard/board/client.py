@@ -96,7 +96,8 @@ def explain(error: BaseException, server: str) -> MaxboardError:
     ``server`` is what people call it, such as ``primary 'weekly' at 127.0.0.1:17001``.
     """
     kind = classify(error)
-    detail = re.sub(r"\s+", " ", str(error)).strip().rstrip(".")[:200]
+    words = re.sub(r"^Error -?\d+ connecting to \S+ ", "", str(error))  # the server is named already
+    detail = re.sub(r"\s+", " ", words).strip().rstrip(".")[:200]
     text = f"{server} {ADVICE[kind].format(detail=detail or type(error).__name__)}"
     return ConfigError(text) if kind in WRONG_CONFIGURATION else ServerNotReady(text)
 

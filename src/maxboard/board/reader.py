@@ -12,7 +12,7 @@ import redis
 from maxboard.board import scripts
 from maxboard.board.client import answering, call, classify, explain
 from maxboard.board.registry import LogState, State, parse_entry, state_of
-from maxboard.board.scripts import BoardRead, Command
+from maxboard.board.scripts import BoardRead, Command, PrimaryRead
 from maxboard.boards import Board, BoardRef, Boards
 from maxboard.errors import NotYet, WrongUse
 from maxboard.keys import Keys, reference
@@ -127,20 +127,13 @@ class Reader:
 
         Windows past their expiry, and registered boards that the configuration no longer names, are left out.
         """
+        with answering(self.server):
+            reply = call(self.client, scripts.read_primary(self.keys))
         try:
-            with answering(self.server):
-                read = scripts.parse_primary(call(self.client, scripts.read_primary(self.keys)))
+            read = scripts.parse_primary(reply)
+            return [_board_state(ref, read, now) for ref in _references(boards, name, read.registry, now)]
         except ValueError:
             raise NotYet(f"{self.server} holds a registry that maxboard did not write: {_HOW_TO_REPAIR}") from None
-        found = []
-        for ref in _references(boards, name, read.registry, now):
-            entry = parse_entry(read.registry.get(ref.reference, ""))
-            kind, members = read.keys.get(ref.reference, ("none", 0))
-            definition = read.registry.get(f"@{ref.board.name}", "")
-            state = state_of(read.log, entry, definition, kind, ref, now)
-            epoch = entry.epoch if entry else 0
-            found.append(BoardState(ref, state, members, epoch, read.log.position(), read.log.as_of or None, read.due))
-        return found
 
     def _read(self, ref: BoardRef, command: Command, now: int) -> Answer:
         try:
@@ -205,6 +198,14 @@ def _answer(ref: BoardRef, read: BoardRead, now: int) -> Answer:
         return Answer(ref, state, read.members, position, as_of, age, epoch=epoch)
     entries = tuple(_entry(ref, read.first + i, *pair) for i, pair in enumerate(read.entries))
     return Answer(ref, state, read.members, position, as_of, age, entries, read.rank, epoch)
+
+
+def _board_state(ref: BoardRef, read: PrimaryRead, now: int) -> BoardState:
+    entry = parse_entry(read.registry.get(ref.reference, ""))
+    kind, members = read.keys.get(ref.reference, ("none", 0))
+    state = state_of(read.log, entry, read.registry.get(f"@{ref.board.name}", ""), kind, ref, now)
+    epoch = entry.epoch if entry else 0
+    return BoardState(ref, state, members, epoch, read.log.position(), read.log.as_of or None, read.due)
 
 
 def _entry(ref: BoardRef, rank: int, player: str, composite: int) -> Entry:

@@ -1,0 +1,30 @@
+"""Fixtures of all suites. Servers are started once a run and emptied for every test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+import redis
+from tests import servers
+
+
+@pytest.fixture(scope="session")
+def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Valkey for the whole run."""
+    with ExitStack() as ending:
+        yield servers.valkey_address(tmp_path_factory.mktemp("valkey"), ending)
+
+
+@pytest.fixture(scope="session")
+def _valkey_client(valkey_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(valkey_url, protocol=2) as client:
+        yield client
+
+
+@pytest.fixture
+def valkey(_valkey_client: redis.Redis) -> redis.Redis:
+    """A client of a Valkey whose database is empty."""
+    _valkey_client.flushdb()
+    return _valkey_client
