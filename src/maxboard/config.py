@@ -38,6 +38,8 @@ def _show(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float | Decimal | date | time):
         return str(value)
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
 
@@ -71,7 +73,10 @@ def _number(value: object) -> Decimal:
 
 
 def _whole(value: object) -> object:
-    if isinstance(value, bool):  # pydantic takes true for 1
+    """Stricter than pydantic, which takes true for 1 and 2.0 for 2. The environment has texts only."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,9}", value, re.ASCII):
+        value = int(value)
+    if type(value) is not int:
         raise ValueError(f"{_show(value)} is no whole number")
     return value
 
@@ -81,7 +86,6 @@ def _client(value: object) -> object:
         for name, setting in value.items():
             if not isinstance(setting, str | int | float | Decimal):
                 raise ValueError(f"{name!r} needs text, a number, true or false")  # never its value: it may be secret
-        return {name: float(one) if isinstance(one, Decimal) else one for name, one in value.items()}
     return value
 
 
@@ -380,10 +384,6 @@ def _words(error: ErrorDetails, source: str) -> str:
     texts = {
         "missing": "is missing",
         "literal_error": f"{given} is not one of {context.get('expected')}",
-        "int_parsing": f"{given} is no whole number",
-        "int_type": f"{given} is no whole number",
-        "int_from_float": f"{given} is no whole number",
-        "int_parsing_size": f"{given} is out of range",
         "greater_than_equal": f"{given} is below the least, {context.get('ge')}",
         "less_than_equal": f"{given} is above the greatest, {context.get('le')}",
         "string_type": f"text is needed{got}",
@@ -413,9 +413,8 @@ def _not_json(environ: Mapping[str, str]) -> str:
     wrong = []
     for name, value in environ.items():
         path = name.lower().removeprefix("maxboard_").split("__")
-        table = path[-1] in _AS_JSON or (len(path) == 2 and path[0] in ("primaries", "boards"))
         try:
-            if name.upper().startswith("MAXBOARD_") and table:
+            if name.upper().startswith("MAXBOARD_") and path[-1] in _AS_JSON:
                 json.loads(value)
         except ValueError:
             wrong.append(name)

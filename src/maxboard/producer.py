@@ -201,8 +201,9 @@ class RunProducer:
                 except BufferError:
                     pass
                 except KafkaException as error:
-                    if error.args[0].code() != FATAL:  # fatal: its successor comes
+                    if error.args[0].code() != FATAL:
                         raise error_of(error.args[0], self._kafka, self.topic) from None
+                    self._fatal = self._fatal or error.args[0].str()  # its successor comes
                 now = time.monotonic()
                 deadline = deadline or now + self._block
                 if now >= deadline:
@@ -246,7 +247,7 @@ class RunProducer:
         )
 
     def _error(self, error: KafkaError) -> None:
-        """Errors of the client itself. Only fatal ones need an answer; librdkafka retries the others."""
+        """Errors of the client itself; librdkafka retries all but the fatal ones."""
         if error.fatal():
             self._fatal = error.str()
 
@@ -259,19 +260,30 @@ class RunProducer:
 
     def _serve(self) -> None:
         while not self._stopped:
-            served = self._client.poll(POLL_S)
+            served = self._poll()
             if self._fatal:
                 self._replace()
             if served:
                 with self._lock:
                     self._moved.notify_all()
 
+    def _poll(self) -> int:
+        """Serve results for a moment. librdkafka's binding raises a fatal error here, once, not in ``error_cb``."""
+        try:
+            return self._client.poll(POLL_S)
+        except KafkaException as error:
+            if error.args[0].fatal():
+                self._fatal = error.args[0].str()
+            else:
+                LOGGER.exception("poll failed")
+            return 1
+
     def _replace(self) -> None:
         """A fatal error ends a librdkafka producer for good: fail what it holds, explicitly, then begin anew."""
         LOGGER.error("producer replaced after a fatal error: %s", self._fatal)
         self._client.purge()
         while len(self._client):
-            self._client.poll(POLL_S)
+            self._poll()
         with self._lock:
             self._client, self._fatal = self._create(), ""
             self._moved.notify_all()
@@ -315,7 +327,7 @@ class RunProducer:
             self._thread.join()
         if undelivered:
             raise NotDelivered(
-                f"{undelivered} of {self.sent} runs were not acknowledged by Kafka at {self._kafka.bootstrap}; "
+                f"Kafka at {self._kafka.bootstrap} did not acknowledge {undelivered:,} of the runs; "
                 "sending them again is safe"
             )
 

@@ -15,8 +15,8 @@ from maxboard.windows import UNITS_MS, duration_text
 
 COMPOSITE_BITS = 53  # of a double's mantissa
 # The default context rounds to 28 digits, also when it only moves the point: 1.00…001 with 30 decimals became 1.
-# A score has at most 10,000 decimals; should one not fit here all the same, this raises instead of rounding.
-EXACT = Context(prec=20_000, traps=[Inexact, InvalidOperation])
+# A score has at most 1,000 decimals; should one not fit here all the same, this raises instead of rounding.
+EXACT = Context(prec=2_000, traps=[Inexact, InvalidOperation])
 TICKS_TO_OFFER_MS = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, UNITS_MS["d"])
 
 

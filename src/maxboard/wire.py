@@ -28,7 +28,7 @@ ID_PATTERN = r"^[!-z~]{1,64}$"  # visible ASCII without space, "{", "|" and "}"
 ID_WORDS = "1 to 64 visible ASCII characters without space, '|', '{' and '}'"
 MAX_RECORD_BYTES = 1_000_000  # a run takes about 150; the broker's own default limit is 1 MiB
 MAX_SCORE = 10**18  # far beyond any board (2^53 points); keeps hostile exponents from becoming huge integers
-MAX_EXPONENT = 10_000  # of a score's last digit, either way
+MAX_EXPONENT = 1_000  # of a score's last digit, either way
 # Python has limits of its own for these two; they hang on its version, the environment and the depth of the
 # stack, and the same bytes must be refused live and in a rebuild. Ours are below all of them.
 MAX_DEPTH = 100
@@ -94,7 +94,7 @@ def decode(value: bytes) -> Run:
             and len(value) <= MAX_RECORD_BYTES
         ):
             return Run(run_id, player_id, score, finished, tags)  # type: ignore[arg-type]
-    except (ValueError, ArithmeticError, RecursionError):  # msgspec's own are ValueErrors; parse knows the words
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors; parse knows the words
         pass
     return parse(value)
 
@@ -119,7 +119,7 @@ def _object(value: bytes) -> dict[str, Any]:
         raise DeadLetter("malformed", f"{len(value)} bytes; {MAX_RECORD_BYTES} is the most")
     try:
         text = value.decode()
-        if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        if text.count("[") + text.count("{") > MAX_DEPTH and _too_deep(text):
             raise DeadLetter("malformed", f"nested deeper than {MAX_DEPTH}")
         document = _strict_json(text)
     except UnicodeDecodeError:
@@ -144,9 +144,9 @@ _escapes = re.compile(
 _marks = re.compile(r'\\.|["\[\]{}]', re.DOTALL).finditer
 
 
-def _depth(text: str) -> int:
-    """The deepest nesting of a JSON text, in one pass whatever the text."""
-    depth = deepest = 0
+def _too_deep(text: str) -> bool:
+    """Whether a JSON text is nested deeper than ``MAX_DEPTH``, in one pass whatever the text."""
+    depth = 0
     in_string = False
     for found in _marks(text):
         mark = found[0]
@@ -154,8 +154,9 @@ def _depth(text: str) -> int:
             in_string = not in_string
         elif not in_string:
             depth += (mark in "[{") - (mark in "]}")
-            deepest = max(deepest, depth)
-    return deepest
+            if depth > MAX_DEPTH:
+                return True
+    return False
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,241 @@
+"""``init`` and ``check``: topics and servers as they must be, and board definitions in force."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+import redis
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from maxboard import checks
+from maxboard.board import scripts
+from maxboard.board.client import address, answering, call, connect
+from maxboard.board.registry import parse_entry, state_of
+from maxboard.boards import set_digest
+from maxboard.checks import Finding, ServerFacts
+from maxboard.cli import render
+from maxboard.config import Settings, load
+from maxboard.errors import MaxboardError, NotYet, Refused, WrongUse
+from maxboard.keys import Keys
+from maxboard.log import checks as log_checks
+from maxboard.log.admin import TopicAdmin
+from maxboard.log.topics import TopicFacts, TopicNeed, needs
+
+STYLES = {"ok": "green", "warning": "yellow", "danger": "bold red"}
+Topics = list[tuple[TopicNeed, TopicFacts | None]]
+
+
+# ------------------------------------------------------------------------------------------- facts
+def _servers(settings: Settings) -> Iterator[ServerFacts]:
+    for name, primary in settings.primaries.items():
+        yield _server(f"primary {name}", primary.url, False)
+        for url in primary.replicas:
+            yield _server(f"replica of {name}", url, True)
+
+
+def _server(subject: str, url: str, replica: bool) -> ServerFacts:
+    where = address(url)
+    try:
+        with connect(url) as client, answering(where):
+            info = {name: str(value) for name, value in client.info().items()}
+            return ServerFacts(subject, where, replica, info, _config(client))
+    except MaxboardError as error:
+        text, _, mend = str(error).rpartition(": ")
+        return ServerFacts(subject, where, replica, error=text or str(error), mend=mend)
+
+
+def _config(client: redis.Redis) -> dict[str, str] | None:
+    try:
+        return {str(name): str(value) for name, value in client.config_get("save", "lazyfree-*").items()}
+    except redis.exceptions.ResponseError:  # hosted servers forbid CONFIG
+        return None
+
+
+def _topics(settings: Settings, admin: TopicAdmin) -> Topics:
+    wanted = needs(settings.kafka)
+    found = admin.describe(need.name for need in wanted)
+    return [(need, found[need.name]) for need in wanted]
+
+
+def _primary(settings: Settings, name: str, runs: TopicFacts | None) -> list[Finding]:
+    """What a primary that answers knows of boards and log."""
+    subject, url, boards = f"primary {name}", settings.primaries[name].url, settings.build()
+    try:
+        with connect(url) as client, answering(f"{subject} at {address(url)}"):
+            read = scripts.parse_primary(call(client, scripts.read_primary(Keys(settings.prefix))))
+    except MaxboardError as error:
+        return [Finding("danger", subject, str(error), "its boards are not judged", unreachable=True)]
+    wanted, broken, now = boards.definitions(name), [], time.time_ns() // 1_000_000
+    for reference, (kind, _) in read.keys.items():
+        entry = parse_entry(read.registry[reference])
+        try:
+            ref = boards.parse(reference, now)
+        except WrongUse:  # of a board that is configured no more
+            continue
+        definition = read.registry.get(f"@{ref.board.name}", "")
+        if state_of(read.log, entry, definition, kind, ref, now) == "needs-rebuild":
+            broken.append(reference)
+    known = read.registry.get("@", "")
+    found = checks.definitions(subject, known, set_digest(wanted) if wanted else known, sorted(broken))
+    return found + log_checks.log_identity(subject, read.log.runs_topic, runs)
+
+
+# -------------------------------------------------------------------------------------------- init
+@click.command()
+@click.option("--grow", is_flag=True, help="Add partitions where topics have fewer than kafka.partitions.")
+@click.pass_obj
+def init(config: Path, grow: bool) -> None:
+    """Create the topics, check the servers, put the board definitions in force. Repeatable.
+
+    Nothing that exists is changed, except board definitions and, with --grow, the number of partitions.
+    """
+    settings = load(config)
+    admin = TopicAdmin(settings.kafka)
+    topics, servers = _topics(settings, admin), list(_servers(settings))
+    _refuse(_in_the_way(settings, topics, servers))
+    for need, facts in topics:
+        click.echo(f"topic {need.name:16} {_settle(admin, need, facts, grow)}")
+    for name in settings.primaries:
+        click.echo(f"primary {name:14} {_define(settings, name)}")
+    for server in servers:
+        if server.replica and server.error:
+            click.echo(f"maxboard: {server.subject} at {server.error}: {server.mend}", err=True)
+    click.echo("ready: maxboard produce, maxboard apply")
+
+
+def _in_the_way(settings: Settings, topics: Topics, servers: list[ServerFacts]) -> list[Finding]:
+    """Dangers that init does not mend itself."""
+    found = checks.one_server_twice(facts for facts in servers if not facts.replica)
+    for need, facts in topics:
+        if facts is not None:
+            found += log_checks.topic(need, facts, settings.kafka.bootstrap, brokers=1)
+    for server in servers:
+        if not server.replica:
+            found += checks.server(server)
+    return [finding for finding in found if finding.level == "danger"]
+
+
+def _refuse(dangers: list[Finding]) -> None:
+    if not dangers:
+        return
+    lines = [_one_line(finding) for finding in dangers]
+    for line in lines[:-1]:
+        click.echo(f"maxboard: {line}", err=True)
+    raise NotYet(lines[-1]) if all(finding.unreachable for finding in dangers) else Refused(lines[-1])
+
+
+def _one_line(finding: Finding) -> str:
+    if finding.unreachable:
+        return f"{finding.subject} at {finding.text}: {finding.mend}"
+    return f"{finding.subject} {finding.text}: {finding.endangers}. To mend it: {finding.mend}"
+
+
+def _settle(admin: TopicAdmin, need: TopicNeed, facts: TopicFacts | None, grow: bool) -> str:
+    """Create or grow one topic; says what was done."""
+    if facts is None:
+        copies = admin.replication()
+        admin.create(need, copies)
+        return (
+            f"created: {log_checks.count(need.partitions, 'partition')}, {log_checks.count(copies, 'copy', 'copies')}"
+        )
+    there = f"was there: {log_checks.count(facts.partitions, 'partition')}"
+    if facts.partitions < need.partitions and grow:
+        admin.grow(need.name, need.partitions)
+        return f"grown from {facts.partitions} to {need.partitions} partitions"
+    if facts.partitions < need.partitions:
+        return f"{there}, kafka.partitions says {need.partitions}: add them with `maxboard init --grow`"
+    if facts.partitions > need.partitions:
+        return f"{there}, which stay; kafka.partitions says {need.partitions}"
+    return there
+
+
+def _define(settings: Settings, name: str) -> str:
+    """Put the definitions of one primary in force; says what became of its boards."""
+    url, wanted, keys = settings.primaries[name].url, settings.build().definitions(name), Keys(settings.prefix)
+    with connect(url) as client, answering(f"primary {name!r} at {address(url)}"):
+        command = scripts.define_boards(keys, "change", wanted, settings.judge.max_future)
+        _, known, broken = scripts.parse_define(call(client, command))
+    if known == set_digest(wanted):
+        return f"definitions were in force: {', '.join(wanted) or 'no boards'}"
+    done = f"definitions in force: {', '.join(wanted) or 'no boards'}"
+    for board in broken:
+        done += f"\n  board {board}: its windows until now need a rebuild: maxboard rebuild {board}"
+    return done
+
+
+# ------------------------------------------------------------------------------------------- check
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="JSON: one object a line.")
+@click.pass_obj
+def check(config: Path, as_json: bool) -> None:
+    """Judge servers, topics and definitions: what is wrong, what it endangers, how to mend it.
+
+    Exit 0: no danger. 1: a danger. 3: no danger known, but something could not be reached. Changes nothing.
+    """
+    settings = load(config)
+    found = list(_findings(settings))
+    if as_json:
+        render.print_json_lines([dataclasses.asdict(finding) for finding in found])
+    else:
+        _print(found)
+    sys.exit(checks.exit_code(found))
+
+
+def _findings(settings: Settings) -> Iterator[Finding]:
+    boards, primaries = len(settings.boards), len(settings.primaries)
+    text = f"{log_checks.count(boards, 'board')} on {log_checks.count(primaries, 'primary', 'primaries')}"
+    yield Finding("ok", "configuration", text)
+    runs = None
+    try:
+        admin = TopicAdmin(settings.kafka)
+        topics, brokers = _topics(settings, admin), admin.brokers()
+        yield log_checks.cluster(settings.kafka.bootstrap, brokers)
+        runs = topics[0][1]
+        for need, facts in topics:
+            yield from log_checks.topic(need, facts, settings.kafka.bootstrap, brokers)
+    except MaxboardError as error:
+        text, _, mend = str(error).rpartition(": ")
+        yield Finding("danger", "kafka", text, "runs can be neither accepted nor applied", mend, unreachable=True)
+    servers = list(_servers(settings))
+    yield from checks.one_server_twice(facts for facts in servers if not facts.replica)
+    for server in servers:
+        yield from checks.server(server)
+        if not server.replica and not server.error:
+            yield from _primary(settings, server.subject.removeprefix("primary "), runs)
+
+
+def _print(found: Iterable[Finding]) -> None:
+    found = list(found)
+    console = Console(highlight=False)
+    if console.is_terminal:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for title in ("", "what", "finding"):
+            table.add_column(title, overflow="fold")
+        for finding in found:
+            styled = Text(finding.level, STYLES[finding.level])
+            table.add_row(styled, Text(finding.subject), Text("\n".join(_lines(finding))))
+        console.print(table)
+    else:
+        width = max(len(finding.subject) for finding in found)
+        for finding in found:
+            for i, line in enumerate(_lines(finding)):
+                level, subject = (finding.level, finding.subject) if i == 0 else ("", "")
+                click.echo(f"{level:9}{subject:{width}}  {line}")
+    counts = {level: sum(finding.level == level for finding in found) for level in ("danger", "warning")}
+    click.echo(f"{log_checks.count(counts['danger'], 'danger')}, {log_checks.count(counts['warning'], 'warning')}")
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    yield finding.text
+    if finding.endangers:
+        yield f"endangers: {finding.endangers}"
+    if finding.mend:
+        yield f"mend: {finding.mend}"

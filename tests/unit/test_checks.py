@@ -1,0 +1,176 @@
+"""Judgements of servers, topics and definitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from maxboard import checks
+from maxboard.checks import Finding, ServerFacts
+from maxboard.config import Kafka
+from maxboard.log import checks as log_checks
+from maxboard.log.topics import TopicFacts, needs
+
+INFO = {
+    "server_name": "valkey",
+    "valkey_version": "9.1.2",
+    "redis_version": "7.2.4",
+    "role": "master",
+    "run_id": "a",
+    "maxmemory_policy": "noeviction",
+    "aof_enabled": "1",
+}
+CONFIG = {"save": "", "lazyfree-lazy-expire": "yes", "lazyfree-lazy-server-del": "yes"}
+GOOD = ServerFacts("primary weekly", "127.0.0.1:1", info=INFO, config=CONFIG)
+KAFKA = Kafka(bootstrap="127.0.0.1:9", partitions=4)
+RUNS, MODERATION, CHANGES, _ = needs(KAFKA)
+
+
+def levels(found: list[Finding]) -> list[str]:
+    return [finding.level for finding in found]
+
+
+def with_info(**changes: str) -> ServerFacts:
+    return replace(GOOD, info={**INFO, **changes})
+
+
+def facts(need: int = 0, **changes: str) -> TopicFacts:
+    wanted = needs(KAFKA)[need]
+    config = {**wanted.config, "min.insync.replicas": "2", **{k.replace("_", "."): v for k, v in changes.items()}}
+    return TopicFacts(wanted.name, "id", wanted.partitions, 3, 0, config)
+
+
+def of(topic: TopicFacts, need: int = 0) -> list[Finding]:
+    return log_checks.topic(needs(KAFKA)[need], topic, KAFKA.bootstrap, 3)
+
+
+def test_a_good_server_is_one_ok() -> None:
+    assert levels(checks.server(GOOD)) == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [("7.0.15", "danger"), ("7.1.9", "danger"), ("7.2.0", "ok"), ("7.4.1", "ok"), ("8.0.0", "ok"), ("10.0.1", "ok")],
+)
+def test_redis_before_7_2_is_refused_with_the_version_that_is_needed(version: str, level: str) -> None:
+    """redis-py#2845, go-redis#3306: WITHSCORE is missing below 7.2."""
+    info = {"redis_version": version, "role": "master", "aof_enabled": "1"}
+    found = checks.server(replace(GOOD, info=info))
+    assert levels(found) == [level]
+    assert level == "ok" or "Redis 7.2" in found[0].mend
+
+
+def test_valkey_is_judged_by_its_own_version_not_by_the_redis_version_it_claims() -> None:
+    assert levels(checks.server(with_info(valkey_version="7.2.9"))) == ["danger"]
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
+def test_a_server_that_may_evict_boards_is_a_danger(policy: str) -> None:
+    """juicefs#1991, redis#4496."""
+    (found,) = checks.server(with_info(maxmemory_policy=policy))
+    assert (found.level, policy in found.text, "noeviction" in found.mend) == ("danger", True, True)
+
+
+def test_a_replica_in_the_place_of_a_primary_is_a_danger_and_the_other_way_round() -> None:
+    assert levels(checks.server(with_info(role="slave", master_host="h", master_port="1"))) == ["danger"]
+    assert levels(checks.server(replace(GOOD, replica=True))) == ["danger"]
+    assert levels(checks.server(replace(with_info(role="slave", master_link_status="up"), replica=True))) == ["ok"]
+    down = replace(with_info(role="slave", master_link_status="down"), replica=True)
+    assert levels(checks.server(down)) == ["ok", "warning"]
+
+
+def test_cluster_mode_is_a_danger() -> None:
+    assert levels(checks.server(with_info(cluster_enabled="1"))) == ["danger"]
+
+
+def test_saving_nothing_is_a_warning_and_either_way_of_saving_is_enough() -> None:
+    assert levels(checks.server(with_info(aof_enabled="0"))) == ["ok", "warning"]
+    saving = replace(with_info(aof_enabled="0"), config={**CONFIG, "save": "3600 1"})
+    assert levels(checks.server(saving)) == ["ok"]
+
+
+def test_freeing_in_the_foreground_is_a_warning_for_each_setting() -> None:
+    slow = replace(GOOD, config={**CONFIG, "lazyfree-lazy-expire": "no", "lazyfree-lazy-server-del": "no"})
+    assert levels(checks.server(slow)) == ["ok", "warning", "warning"]
+
+
+def test_settings_that_may_not_be_read_are_a_warning() -> None:
+    assert levels(checks.server(replace(GOOD, config=None))) == ["ok", "warning"]
+
+
+def test_two_names_of_one_server_are_a_danger_however_it_is_addressed() -> None:
+    other = replace(GOOD, subject="primary alltime", address="localhost:1")
+    (found,) = checks.one_server_twice([GOOD, other])
+    assert (found.level, found.subject) == ("danger", "primary alltime")
+    assert checks.one_server_twice([GOOD, replace(other, info={**INFO, "run_id": "b"})]) == []
+    assert checks.one_server_twice([replace(GOOD, info={}, error="x"), replace(other, info={}, error="x")]) == []
+
+
+def test_topics_as_init_makes_them_are_ok() -> None:
+    assert [levels(of(facts(need), need)) for need in range(4)] == [["ok"]] * 4
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_runs_topic_is_a_danger(policy: str) -> None:
+    """nakadi#905, pulsar#2741: compaction keeps the newest run, not the greatest."""
+    (found,) = of(facts(cleanup_policy=policy))
+    assert (found.level, "not the greatest" in found.endangers, "cleanup.policy=delete" in found.mend) == (
+        "danger",
+        True,
+        True,
+    )
+
+
+def test_the_producers_clock_as_record_time_is_a_danger() -> None:
+    assert levels(of(facts(message_timestamp_type="CreateTime"))) == ["danger"]
+    assert levels(of(facts(1, message_timestamp_type="CreateTime"), 1)) == ["danger"]
+
+
+def test_runs_may_be_kept_longer_but_a_shorter_time_is_a_warning() -> None:
+    assert levels(of(facts(retention_ms="-1"))) == ["ok"]
+    assert levels(of(facts(retention_ms=str(400 * 86_400_000)))) == ["ok"]
+    assert levels(of(facts(retention_ms="604800000"))) == ["ok", "warning"]
+    assert levels(of(facts(retention_bytes="1000000"))) == ["ok", "warning"]
+
+
+def test_moderation_that_is_not_kept_for_ever_or_not_in_one_partition_is_a_danger() -> None:
+    assert levels(of(facts(1, retention_ms="604800000"), 1)) == ["danger"]
+    assert levels(of(replace(facts(1), partitions=2), 1)) == ["danger"]
+
+
+def test_other_numbers_of_partitions_are_a_warning_with_the_way_out() -> None:
+    fewer, more = of(replace(facts(), partitions=2)), of(replace(facts(), partitions=8))
+    assert (levels(fewer), fewer[1].mend) == (["ok", "warning"], "maxboard init --grow")
+    assert (levels(more), more[1].mend) == (["ok", "warning"], "set kafka.partitions = 8")
+
+
+def test_single_copies_and_single_acknowledgements_are_warnings() -> None:
+    assert levels(of(replace(facts(), replication=1))) == ["ok", "warning"]
+    assert levels(of(facts(min_insync_replicas="1"))) == ["ok", "warning"]
+    assert levels([log_checks.cluster("b", 1), log_checks.cluster("b", 3)]) == ["warning", "ok"]
+
+
+def test_a_missing_topic_and_a_partition_without_leader_are_dangers() -> None:
+    assert log_checks.topic(RUNS, None, "b", 3)[0].mend == "maxboard init"
+    assert levels(of(replace(facts(), leaderless=1))) == ["danger"]
+
+
+def test_other_definitions_are_a_danger_and_boards_that_need_a_rebuild_name_the_command() -> None:
+    assert levels(checks.definitions("primary weekly", "a", "a", [])) == ["ok"]
+    assert levels(checks.definitions("primary weekly", "", "a", [])) == ["warning"]
+    assert levels(checks.definitions("primary weekly", "b", "a", [])) == ["danger"]
+    (broken,) = checks.definitions("primary weekly", "a", "a", ["weekly:2026-W44"])
+    assert (broken.level, broken.mend) == ("warning", "maxboard rebuild weekly:2026-W44")
+
+
+def test_positions_in_a_topic_that_was_made_again_are_a_danger() -> None:
+    assert log_checks.log_identity("p", "id", facts()) == []
+    assert log_checks.log_identity("p", "", facts()) == []
+    assert levels(log_checks.log_identity("p", "other", facts())) == ["danger"]
+
+
+def test_the_exit_code_is_1_for_a_known_danger_3_for_what_was_not_reached_else_0() -> None:
+    ok, bad = Finding("ok", "s", "t"), Finding("danger", "s", "t")
+    away = replace(bad, unreachable=True)
+    assert [checks.exit_code(found) for found in ([ok], [ok, away], [ok, away, bad], [])] == [0, 3, 1, 0]
