@@ -21,8 +21,10 @@ FIELDS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
     "maxboard_records": ("counter", "Records of the runs topic that were read.", ()),
     "maxboard_fates": (
         "counter",
-        "What became of records, once a board they were routed to: applied, hidden, late, expired, waiting (for a "
-        "rebuild), dead-letter; once a record: tombstone, no-board.",
+        (
+            "What became of records. Once a board: applied, hidden, late, expired, waiting. Once a record: tombstone, "
+            "no-board. dead-letter: once a board that refused it, or once a record that no board could take."
+        ),
         ("fate",),
     ),
     "maxboard_changed": ("counter", "New bests, once a board.", ()),

@@ -137,7 +137,7 @@ class Game:
             try:
                 while not over.wait(0.1):
                     self.produce(rate // 10)
-            except BaseException as error:  # noqa: BLE001 (raised again below)
+            except BaseException as error:
                 failed.append(error)
 
         thread = threading.Thread(target=flow)

@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,9 +52,7 @@ class Worker:
     def __init__(self, machine: ApplierMachine) -> None:
         self.log = MemoryLog(machine.topics, batch=4)
         self.outbox = MemoryOutbox()
-        self.ports = {
-            name: WirePrimary(lambda c, name=name: call(machine.clients[name], c)) for name in machine.clients
-        }
+        self.ports = {name: WirePrimary(partial(call, client)) for name, client in machine.clients.items()}
         self.applier = Applier(
             machine.boards,
             KEYS,
@@ -169,7 +168,7 @@ class ApplierMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["one", "two"]))
     def replica_catches_up(self, name: str) -> None:
         client = self.clients[name]
-        self.snapshots[name] = {key: client.dump(key) for key in client.keys()}  # type: ignore[misc]
+        self.snapshots[name] = {key: client.dump(key) for key in client.scan_iter()}  # type: ignore[misc]
 
     @rule(name=st.sampled_from(["one", "two"]), emptied=st.booleans())
     def fall_back(self, name: str, emptied: bool) -> None:
@@ -195,8 +194,9 @@ class ApplierMachine(RuleBasedStateMachine):
             for key in client.keys("law:*"):
                 if client.type(key) != b"zset":
                     continue
-                for player, composite in client.zrange(key, 0, -1, withscores=True):
-                    place = (key.decode(), player)
+                members: Any = client.zrange(key, 0, -1, withscores=True)
+                for player, composite in members:
+                    place = (str(key), player)
                     assert composite >= self.bests[name].get(place, -1), f"{place} fell on {name}"
                     self.bests[name][place] = composite
 

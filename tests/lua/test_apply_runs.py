@@ -62,12 +62,12 @@ class Primary:
         return scripts.parse_apply(call(self.client, scripts.apply_runs(KEYS, DIGEST, scripts.SUBMIT, 0, NOW, boards)))
 
     def members(self, ref: BoardRef, suffix: str = "") -> dict[str, int]:
-        found = self.client.zrange(KEYS.board(ref.reference) + suffix, 0, -1, withscores=True)
-        return {player.decode(): int(score) for player, score in found}  # type: ignore[union-attr]
+        found: Any = self.client.zrange(KEYS.board(ref.reference) + suffix, 0, -1, withscores=True)
+        return {player.decode(): int(score) for player, score in found}
 
     def status(self, ref: BoardRef) -> str:
-        entry = self.client.hget(KEYS.boards, ref.reference)
-        return bytes(entry).decode().split(" ")[3] if entry else ""
+        entry: Any = self.client.hget(KEYS.boards, ref.reference)
+        return entry.decode().split(" ")[3] if entry else ""
 
     def position(self) -> bytes | None:
         return self.client.hget(KEYS.log, "runs:0")  # type: ignore[return-value]
@@ -351,7 +351,7 @@ def test_any_sequence_of_ranges_and_replays_is_a_maximum(
                 target = shadow if player in hidden else board
                 target[player] = max(target.get(player, -1), composite)
             want = [
-                Best(i, before.get(p, -1) < c, _rank(board, p), _rank(before, p), before.get(p))
+                Best(i, before.get(p, -1) < c, _rank(board, p) or 0, _rank(before, p), before.get(p))
                 for i, (p, c) in enumerate(entries.items())
                 if p not in hidden and board[p] == c
             ]

@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import click
 
@@ -62,27 +62,27 @@ def cli(ctx: click.Context, config: Path | None) -> None:
     ctx.obj = config or Path(os.environ.get("MAXBOARD_CONFIG", DEFAULT_CONFIG))
 
 
-def main(args: list[str] | None = None) -> Any:
+def main(args: list[str] | None = None) -> NoReturn:
     """Entry point: run a command, turn errors into one line and an exit code."""
     try:
-        cli.main(args=args, prog_name="maxboard", standalone_mode=False)
+        code = cli.main(args=args, prog_name="maxboard", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)  # click returns the code that a command left with
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "maxboard"
+        _end(f"{error.format_message()} See `{where} --help`.", error.exit_code)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        _end(error.format_message(), error.exit_code)
     except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-    except click.exceptions.Exit as leave:
-        sys.exit(leave.exit_code)
+        _end("interrupted", 130)
     except MaxboardError as error:
-        click.echo(f"maxboard: {error}", err=True)
-        sys.exit(error.exit_code)
+        _end(str(error), error.exit_code)
     except ModuleNotFoundError as error:
-        click.echo(f"maxboard: {error.name} is not installed: pip install 'maxboard[{_extra_of(error.name)}]'", err=True)
-        sys.exit(2)
-    except BrokenPipeError:  # the reader of a pipe left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        _end(f"{error.name} is not installed: pip install 'maxboard[{_extra_of(error.name)}]'", 2)
+
+
+def _end(text: str, code: int) -> NoReturn:
+    click.echo(f"maxboard: {text}", err=True)
+    sys.exit(code)
 
 
 def _extra_of(module: str | None) -> str:

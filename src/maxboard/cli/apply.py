@@ -76,7 +76,8 @@ class Progress:
         if self._json:
             click.echo(json.dumps(totals))
         elif self._terminal and not last:
-            text = f"{rate:>9,.0f} runs/s   lag {totals['lag']:,}   applied {totals['records']:,}   changed {totals['changed']:,}"
+            text = f"{rate:>9,.0f} runs/s   lag {totals['lag']:,}   applied {totals['records']:,}"
+            text += f"   new bests {totals['changed']:,}"
             click.echo(f"\r\x1b[K{text}", nl=False, err=True)
         elif now - self._logged >= LOG_S:
             self._logged = now

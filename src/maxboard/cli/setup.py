@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from maxboard import checks
-from maxboard.board import scripts
+from maxboard.board import birth, scripts
 from maxboard.board.client import address, answering, call, connect
-from maxboard.board.registry import parse_entry, state_of
+from maxboard.board.registry import MODERATION, parse_entry, runs_field, state_of
 from maxboard.boards import set_digest
 from maxboard.checks import Finding, ServerFacts
 from maxboard.cli import render
@@ -27,6 +27,7 @@ from maxboard.errors import MaxboardError, NotYet, Refused, WrongUse
 from maxboard.keys import Keys
 from maxboard.log import checks as log_checks
 from maxboard.log.admin import TopicAdmin
+from maxboard.log.topic_reader import bounds
 from maxboard.log.topics import TopicFacts, TopicNeed, needs
 
 STYLES = {"ok": "green", "warning": "yellow", "danger": "bold red"}
@@ -103,8 +104,9 @@ def init(config: Path, grow: bool) -> None:
     _refuse(_in_the_way(settings, topics, servers))
     for need, facts in topics:
         click.echo(f"topic {need.name:16} {_settle(admin, need, facts, grow)}")
+    log = _log(settings, admin)
     for name in settings.primaries:
-        click.echo(f"primary {name:14} {_define(settings, name)}")
+        click.echo(f"primary {name:14} {_define(settings, name, log)}")
     for server in servers:
         if server.replica and server.error:
             click.echo(f"maxboard: {server.subject} at {server.error}: {server.mend}", err=True)
@@ -157,12 +159,25 @@ def _settle(admin: TopicAdmin, need: TopicNeed, facts: TopicFacts | None, grow: 
     return there
 
 
-def _define(settings: Settings, name: str) -> str:
+def _log(settings: Settings, admin: TopicAdmin) -> birth.EmptyLog:
+    """Both topics as they are now, for primaries that have no position yet."""
+    names, at = settings.kafka.topics, time.time_ns() // 1_000_000
+    facts = admin.describe((names.runs, names.moderation))
+    runs, moderation = facts[names.runs], facts[names.moderation]
+    assert runs is not None
+    assert moderation is not None  # both were just created
+    ends = {runs_field(p): end for p, (_, end) in bounds(settings.kafka, names.runs).items()}
+    ends[MODERATION] = max(end for _, end in bounds(settings.kafka, names.moderation).values())
+    return birth.EmptyLog(runs.topic_id, moderation.topic_id, runs.partitions, ends, at)
+
+
+def _define(settings: Settings, name: str, log: birth.EmptyLog) -> str:
     """Put the definitions of one primary in force; says what became of its boards."""
     url, wanted, keys = settings.primaries[name].url, settings.build().definitions(name), Keys(settings.prefix)
     with connect(url) as client, answering(f"primary {name!r} at {address(url)}"):
         command = scripts.define_boards(keys, "change", wanted, settings.judge.max_future)
         _, known, broken = scripts.parse_define(call(client, command))
+        birth.begin(client, keys, set_digest(wanted), log)
     if known == set_digest(wanted):
         return f"definitions were in force: {', '.join(wanted) or 'no boards'}"
     done = f"definitions in force: {', '.join(wanted) or 'no boards'}"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from maxboard.config import Kafka
 from maxboard.errors import Stop
@@ -87,7 +87,10 @@ class Outbox:
         self._again.append((time.monotonic() + AGAIN_S, letter, delivered))
 
     def poll(self) -> None:
-        self._producer.poll(0)
+        try:
+            self._producer.poll(0)
+        except KafkaException as error:  # a fatal one comes this way, not always through the callback
+            self._on_error(error.args[0])
         if self._fatal is not None:
             raise Stop(f"the producer of rank changes failed for good: {self._fatal.str()}; start again")
         if not self._again:

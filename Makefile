@@ -1,0 +1,52 @@
+# Targets of maxboard. Each does its own set-up; needed: Python 3.11+, make, and for Kafka Java 17+ and Maven.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DIR ?= .maxboard
+READY := $(VENV)/.ready
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)
+
+setup: $(READY) ## Make the virtual environment
+
+demo: $(READY) ## The main job on real servers: runs through Kafka onto two boards; ends by itself
+	@$(BIN)/maxboard demo --dir $(DIR)
+
+run: $(READY) ## Keep a generator and an applier going until Ctrl-C
+	@$(BIN)/maxboard demo --dir $(DIR) --forever
+
+test: $(READY) ## The whole suite on real servers
+	@$(BIN)/python -m pytest tests --ignore tests/benchmarks
+
+unit: $(READY) ## The inner loop: what needs no Kafka
+	@$(BIN)/python -m pytest -q tests/unit tests/laws tests/lua
+
+lint: $(READY) ## Ruff
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(READY) ## mypy, strict
+	@$(BIN)/mypy
+
+bench: $(READY) ## Measure; writes docs/benchmarks.md
+	@$(BIN)/python -m tests.benchmarks
+
+conformance: $(READY) ## Play the scenarios in CONFORMANCE through the command
+	@$(BIN)/maxboard dev up --dir $(DIR)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python $(CONFORMANCE)/conformance.py --stack $(DIR)/maxboard.toml $(SCENARIOS)
+CONFORMANCE ?= ../shared/conformance
+
+clean: ## End the embedded stack, remove everything that was made here
+	@if [ -x $(BIN)/maxboard ]; then $(BIN)/maxboard dev down --dir $(DIR) || true; fi
+	@rm -rf $(VENV) $(DIR) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+
+.PHONY: help setup demo run test unit lint types bench conformance clean
