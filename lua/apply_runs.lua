@@ -29,7 +29,7 @@
 --   verdicts    offset after the last accept, reject or erase
 --   live        1: no partition is missing or below its target
 --   a board: {state, epoch, hidden, then (index changed rank previous_rank previous) of each run that is the best now}
---     state 0 taken, 1 needs rebuild, 2 expired; hidden: how many runs went to the shadow
+--     state 0 taken, 1 needs rebuild, 2 expired; hidden: list of the indexes of runs that went to the shadow
 --     index from 1; changed 1: a new best; ranks from 1, 0: was not there; previous: composite text, "": none
 -- Composites go to commands as the text they came as; numbers here are only compared, exact below 2^53.
 
@@ -170,7 +170,7 @@ local function look_up(command, key, names)
 end
 
 local function put(board, block)
-  local players, public, shadow, held = {}, {}, {}, {}
+  local players, public, shadow, held, hidden_runs = {}, {}, {}, {}, {}
   for i = 1, board.runs do players[i] = ARGV[board.first + 2 * i - 2] end
   local hidden = some_hidden and look_up('HMGET', hidden_key, players) or {}
   local bests = look_up('ZMSCORE', board.key, players)
@@ -179,6 +179,7 @@ local function put(board, block)
     local composite = ARGV[board.first + 2 * i - 1]
     if hidden[i] then
       shadow[#shadow + 1], shadow[#shadow + 2] = composite, players[i]
+      hidden_runs[#hidden_runs + 1] = i
     else
       local best = bests[i] and tonumber(bests[i]) or -1
       local new = tonumber(composite)
@@ -200,7 +201,7 @@ local function put(board, block)
     held[#held + 1], held[#held + 2] = ARGV[i + 1], ARGV[i]
   end
   add(board.key .. ':pending', held)
-  block[3] = #shadow / 2
+  block[3] = hidden_runs
   for j = 1, #mine do
     local i = mine[j]
     local changed = tonumber(ARGV[board.first + 2 * i - 1]) > (bests[i] and tonumber(bests[i]) or -1)
@@ -221,7 +222,7 @@ end
 local reply = head(0, position)
 for i = 1, count do
   local board = boards[i]
-  local block = {0, tonumber(board.epoch), 0}
+  local block = {0, tonumber(board.epoch), {}}
   if board.expired then
     block[1] = 2
   elseif board.status == NEEDS_REBUILD then

@@ -144,8 +144,9 @@ class MemoryLog:
     def hold(self, held: bool) -> None:
         pass
 
-    def commit(self, offsets: dict[str, int], wait: bool) -> None:
+    def commit(self, offsets: dict[str, int], wait: bool) -> bool:
         self._topics.committed |= {f: o for f, o in offsets.items() if f not in self.fenced}
+        return True
 
 
 class WirePrimary:

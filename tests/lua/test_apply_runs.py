@@ -186,7 +186,7 @@ def test_hidden_players_go_to_the_shadow_and_are_answered_nothing(primary: Prima
     reply = primary.apply(0, 1, runs(WEEKLY, ("cheat", 90), ("a", 5)))
     assert primary.members(WEEKLY) == {"a": 5}
     assert primary.members(WEEKLY, ":shadow") == {"cheat": 90}
-    assert (reply.boards[0].hidden, reply.boards[0].bests) == (1, [Best(1, True, 1, None, None)])
+    assert (reply.boards[0].hidden, reply.boards[0].bests) == ([0], [Best(1, True, 1, None, None)])
 
 
 def test_held_runs_wait_in_pending(primary: Primary) -> None:

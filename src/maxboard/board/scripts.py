@@ -85,11 +85,14 @@ class Best(NamedTuple):
 
 @dataclass(slots=True)
 class BoardReply:
-    """What became of a call's runs on one board. ``state``: TAKEN, NEEDS_REBUILD or EXPIRED."""
+    """What became of a call's runs on one board. ``state``: TAKEN, NEEDS_REBUILD or EXPIRED.
+
+    ``hidden`` and ``bests`` name runs by their place in the call, from 0.
+    """
 
     state: int
     epoch: int
-    hidden: int
+    hidden: list[int]
     bests: list[Best]
 
 
@@ -156,7 +159,7 @@ def _parse_board(block: list[Any]) -> BoardReply:
     for i in range(3, len(block), 5):
         index, changed, rank, before, previous = block[i : i + 5]
         bests.append(Best(index - 1, changed == 1, rank, before or None, composite(previous) if previous else None))
-    return BoardReply(block[0], block[1], block[2], bests)
+    return BoardReply(block[0], block[1], [index - 1 for index in block[2]], bests)
 
 
 def moderate(keys: Keys, definitions: str, range_: Range, now: int) -> Command:

@@ -50,21 +50,23 @@ TUNED: dict[str, Property] = {
     "fetch.queue.backoff.ms": 20,  # the default second would leave a full prefetch idle for that long
     "fetch.wait.max.ms": 100,  # bounds what a slow partition on the same broker costs the others
     "reconnect.backoff.max.ms": 1000,
+    "topic.metadata.refresh.interval.ms": 5000,  # how long runs on added partitions wait to be seen
 }
 
 
 class GroupLog:
-    """One member of the group. ``assigned``, ``revoked`` and ``lost`` are set by who uses it, before ``poll``."""
+    """One member of the group; who uses it sets ``assigned``, ``revoked``, ``lost``, ``uncommitted`` before ``poll``."""
 
     def __init__(self, kafka: Kafka, group: str) -> None:
         self.assigned: Callable[[list[Placement]], dict[str, int]]
         self.revoked: Callable[[list[str]], None]
         self.lost: Callable[[list[str]], None]
+        self.uncommitted: Callable[[list[str]], None]
         self.trouble: str | None = None
         self._kafka = kafka
         self._error: MaxboardError | None = None
         common = properties(kafka, TUNED, CONSUMER | {"group.id": group})
-        self._consumer = Consumer(common | {"error_cb": self._on_error}, logger=LOGGER)
+        self._consumer = Consumer(common | {"error_cb": self._on_error, "on_commit": self._on_commit}, logger=LOGGER)
         self._admin = AdminClient(properties(kafka, {"reconnect.backoff.max.ms": 1000}, {}), logger=LOGGER)
         self._fields: dict[tuple[str, int], str] = {}
         self._held = False
@@ -122,8 +124,6 @@ class GroupLog:
                 records[name] = [record]
             else:
                 rows.append(record)
-        if records:
-            self.trouble = None
         return [Batch(name, records.get(name, []), ends.get(name)) for name in {**records, **ends}]
 
     def _message_error(self, place: tuple[str, int], message: Any, error: KafkaError, ends: dict[str, int]) -> None:
@@ -151,7 +151,7 @@ class GroupLog:
             partitions = self._consumer.assignment()
             (self._consumer.pause if held else self._consumer.resume)(partitions)
 
-    def commit(self, offsets: dict[str, int], wait: bool) -> None:
+    def commit(self, offsets: dict[str, int], wait: bool) -> bool:
         positions = [TopicPartition(*self._partition(field), offset) for field, offset in offsets.items()]
         try:
             if wait:
@@ -159,7 +159,22 @@ class GroupLog:
             else:
                 self._consumer.commit(offsets=positions, asynchronous=True)
         except KafkaException as error:  # what is not committed is applied once more, and changes nothing
-            self.trouble = f"Kafka: commit: {error.args[0].str()}"
+            LOGGER.info("commit of %s: %s", offsets, error)
+            return False
+        return True
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        failed = [p for p in partitions if error is not None or p.error is not None]
+        if failed:  # a rebalance in between, mostly
+            self.uncommitted([self._fields[p.topic, p.partition] for p in failed])
+
+    def committed(self) -> dict[str, int]:
+        """What the group has committed, of all partitions; 0: nothing. Raises ``ServerNotReady``, ``NotYet``."""
+        try:
+            found = self._consumer.committed([TopicPartition(*place) for place in self._fields], timeout=ASK_S)
+        except KafkaException as error:
+            raise error_of(error.args[0], self._kafka, self._kafka.topics.runs) from None
+        return {self._fields[p.topic, p.partition]: max(p.offset, 0) for p in found}
 
     def close(self) -> None:
         """Leave the group."""
@@ -181,7 +196,9 @@ class GroupLog:
             return None
         (at, futures), self._asked = self._asked, None
         try:
-            return Ends(at, {self._fields[p.topic, p.partition]: f.result().offset for p, f in futures.items()})
+            ends = {self._fields[p.topic, p.partition]: f.result().offset for p, f in futures.items()}
+            self.trouble = None
+            return Ends(at, ends)
         except KafkaException as error:
             self.trouble = f"Kafka: {error.args[0].str()}"
             return None

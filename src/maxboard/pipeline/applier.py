@@ -16,17 +16,18 @@ from dataclasses import dataclass, field
 
 from maxboard.board import scripts
 from maxboard.board.registry import MODERATION
-from maxboard.board.scripts import ApplyReply, BoardRuns, ModerateReply, Range
-from maxboard.boards import Boards, set_digest
+from maxboard.board.scripts import ApplyReply, ModerateReply
+from maxboard.boards import Boards
 from maxboard.errors import Stop
 from maxboard.keys import Keys
 from maxboard.model import Record
 from maxboard.pipeline.apply import Call, PrimaryQueue
+from maxboard.pipeline.calls import Calls
 from maxboard.pipeline.commit import Flight, Lane
 from maxboard.pipeline.emit import change_letter, dead_letter, rank_changes
 from maxboard.pipeline.fold import Fold, folds
 from maxboard.pipeline.ports import Batch, Clock, Ends, Letter, LogPort, OutboxPort, Placement, PrimaryPort
-from maxboard.pipeline.reach import earliest_needed
+from maxboard.pipeline.recovery import Recovery
 from maxboard.pipeline.route import Router
 
 POLL_RECORDS = 2000  # a step's work: 8 ms of decoding and folding
@@ -35,6 +36,7 @@ CATCHING_UP_RECORDS = 20_000  # behind by more than a second at the peak rate
 QUEUE_CALLS = 32  # calls of one primary not answered yet before reading waits
 IDLE_S = 0.4  # an idle partition is called so often; with ENDS_S it stays fresh to a second
 ENDS_S = 0.4
+FATES = {scripts.TAKEN: "applied", scripts.NEEDS_REBUILD: "waiting", scripts.EXPIRED: "expired"}
 COMMIT_S = 0.5  # what a restart reads again and finds applied
 HOLD_S = 1.0  # reading waits for a primary so long before fetching stops too
 
@@ -78,19 +80,17 @@ class Applier:
         self.lanes: dict[str, Lane] = {}
         self.tally = Tally()
         self.notices: list[str] = []  # what an operator should read; drained by the loop
-        self._boards, self._keys, self._max_future, self._topics = boards, keys, max_future, topics
+        self._max_future, self._topics = max_future, topics
         self._log, self._outbox, self._clock = log, outbox, clock
         self._router = Router([b for b in boards.by_name.values() if b.primary in primaries])
         self.queues = {name: PrimaryQueue(name, port, clock) for name, port in primaries.items()}
-        self._definitions = {name: boards.definitions(name) for name in primaries}
-        self._digests = {name: set_digest(d) for name, d in self._definitions.items()}
-        self._defining: set[str] = set()
+        self._calls = Calls(boards, keys, max_future, primaries, log.topics())
+        self._recovery = Recovery(boards, max_future, self._calls, log, clock, self.notices.append, self._rewound)
         self._called: dict[str, float] = {}  # field -> when its last call was queued
         self._asked_ends = self._committed_at = 0.0
         self._full_since: float | None = None
-        self._info = log.topics()
-        for name in primaries:
-            self._define(name)
+        for name, queue in self.queues.items():
+            self._recovery.define(name, queue)
 
     # ------------------------------------------------------------------ the flow
     def step(self, wait: float) -> bool:
@@ -147,12 +147,12 @@ class Applier:
         What was fetched before the placement could still come, and would open a hole. So an offset that does not
         follow is asked for once more: a real hole (aborted records) comes again.
         """
-        if not lane.placed:
-            return offset >= lane.next
+        if not lane.placed and offset >= lane.next:
+            return True
         if offset in (lane.next, lane.doubt):
             lane.placed, lane.doubt = False, None
             return True
-        lane.doubt = offset if offset > lane.next else None
+        lane.placed, lane.doubt = True, offset if offset > lane.next else None
         self._log.place(lane.field, lane.next)
         return False
 
@@ -167,27 +167,7 @@ class Applier:
             letters = [dead_letter(self._topics.runs, record, refusal, now) for record, refusal in fold.letters]
             self._emit(flight, letters)
         for name, queue in self.queues.items():
-            queue.offer(self._runs_call(name, lane, fold, flight, now))
-
-    def _runs_call(self, name: str, lane: Lane, fold: Fold, flight: Flight, now: int) -> Call:
-        boards, run_ids = [], []
-        for slot, players in fold.bests.get(name, {}).items():
-            boards.append(BoardRuns(slot.ref, [(player, best[0]) for player, best in players.items()]))
-            run_ids.append([best[1] for best in players.values()])
-        earliest, first = lane.first.get(name, (-1, 0))
-        range_ = Range(
-            lane.field,
-            self._info.runs_id,
-            self._info.partitions,
-            fold.start,
-            fold.to,
-            lane.end,
-            first if fold.start <= earliest else 0,
-            fold.time,
-            lane.caught_up if fold.to >= lane.end else 0,
-        )
-        command = scripts.apply_runs(self._keys, self._digests[name], range_, 0, now, boards)
-        return Call(command, scripts.parse_apply, flight, list(zip(boards, run_ids, strict=True)), fold.start)
+            queue.offer(self._calls.runs(name, lane, fold, flight, now))
 
     def collect(self) -> bool:
         """Take the answers that are there. True: there were some."""
@@ -201,22 +181,20 @@ class Applier:
 
     def _answered(self, name: str, queue: PrimaryQueue, call: Call, reply: object) -> None:
         self.tally.calls += 1
-        if isinstance(reply, tuple):  # define_boards
-            self._defined(name, reply)
+        if isinstance(reply, tuple):
+            self._recovery.defined(name, reply[0], reply[1])
             return
         assert isinstance(reply, ApplyReply | ModerateReply)
         assert call.flight is not None
-        if reply.status == scripts.OTHER_TOPIC:
-            raise Stop(
-                f"primary {name!r} holds boards of another topic with this name (id {reply.detail}): the topic was "
-                f"created anew; use a new prefix and group, or bring the old topic back"
-            )
-        if reply.status == scripts.OTHER_DEFINITIONS:
-            self._other_definitions(name, queue, call, reply.detail)
-        elif reply.status == scripts.REFUSED:
-            self._refused(name, queue, call, reply)
-        else:
+        if reply.status == scripts.APPLIED:
             self._applied(name, call.flight, call, reply)
+        else:
+            self._recovery.refused(name, queue, call, reply)
+
+    def _rewound(self, lane: Lane, back: int) -> None:
+        self.tally.gaps += 1
+        self.tally.rewound += back
+        self._commit_lanes([lane], wait=False)
 
     def _applied(self, name: str, flight: Flight, call: Call, reply: ApplyReply | ModerateReply) -> None:
         if isinstance(reply, ModerateReply):
@@ -225,15 +203,12 @@ class Applier:
         else:
             now = self._clock.now()
             letters: list[Letter] = []
-            for (board, run_ids), block in zip(call.boards or (), reply.boards, strict=True):
-                if block.state == scripts.TAKEN:
-                    changes = rank_changes(board.ref, board.runs, run_ids, block, reply.live, now)
-                    letters += map(change_letter, changes)
-                    self.tally.changed += sum(best.changed for best in block.bests)
-                    self.tally.fates["hidden"] += block.hidden
-                else:
-                    kind = "waiting" if block.state == scripts.NEEDS_REBUILD else "expired"
-                    self.tally.fates[kind] += len(board.runs)
+            for sent, block in zip(call.boards, reply.boards, strict=True):
+                letters += map(change_letter, rank_changes(sent.runs, sent.run_ids, block, reply.live, now))
+                self.tally.changed += sum(best.changed for best in block.bests)
+                hidden = sum(sent.counts[run] for run in block.hidden)
+                self.tally.fates["hidden"] += hidden
+                self.tally.fates[FATES[block.state]] += sum(sent.counts) - hidden
             if letters:
                 self._emit(flight, letters)
         flight.applied(name)
@@ -243,94 +218,26 @@ class Applier:
         self.tally.emitted += len(letters)
         self._outbox.put(letters, flight.delivered)
 
-    def _commit(self, wait: bool = False) -> None:
+    def _commit(self) -> None:
         now = self._clock.monotonic()
-        if not wait and now - self._committed_at < COMMIT_S:
-            return
-        self._committed_at = now
-        self._commit_lanes(list(self.lanes.values()), wait)
+        if now - self._committed_at >= COMMIT_S:
+            self._committed_at = now
+            self._commit_lanes(list(self.lanes.values()), wait=False)
 
-    def _commit_lanes(self, lanes: list[Lane], wait: bool) -> None:
+    def _commit_lanes(self, lanes: list[Lane], wait: bool) -> bool:
         offsets = {lane.field: done for lane in lanes if (done := lane.to_commit()) is not None}
-        if offsets:
-            self._log.commit(offsets, wait)
-            for name, offset in offsets.items():
-                self.lanes[name].committed = offset
+        if not offsets:
+            return True
+        taken = self._log.commit(offsets, wait)
+        for name, offset in offsets.items() if taken else ():
+            self.lanes[name].committed = offset
+        return taken
 
-    # ------------------------------------------------------------------ refusals
-    def _refused(self, name: str, queue: PrimaryQueue, call: Call, reply: ApplyReply | ModerateReply) -> None:
-        """The stored positions say why: a gap, judged ahead of the primary, or judged behind its verdicts."""
-        flight = call.flight
-        assert flight is not None
-        if reply.position is None or reply.position < call.start:
-            if not flight.void and flight.lane.field in self.lanes:
-                self._gap(name, queue, flight.lane, reply.position)
-        elif isinstance(reply, ApplyReply) and reply.verdicts > 0:
-            raise Stop(f"primary {name!r} holds verdicts that this version cannot judge by: use a newer maxboard")
-        else:
-            queue.again(call, f"primary {name!r} waits for moderation")
-
-    def _gap(self, name: str, queue: PrimaryQueue, lane: Lane, position: int | None) -> None:
-        """The primary is behind what was sent: read on from where it is, and let the commit fall back (I4)."""
-        self.tally.gaps += 1
-        low, low_time, start = self._earliest(name, lane, position)
-        if start < low or (position is None and low > 0 and start == low):
-            self._out_of_reach(name, queue, lane, position, low, low_time)
-            start = max(start, low)
-        elif position is None:
-            lane.first[name] = (start, 1)
-        if lane.next > start and position is not None:
-            self.notices.append(f"primary {name!r} is at {lane.field} {position}, {lane.next - position} records back")
-        self.tally.rewound += max(lane.next - start, 0)
-        queue.drop(lane.field)
-        lane.rewind(start)
-        self._log.place(lane.field, start)
-        self._commit_lanes([lane], wait=False)
-
-    def _earliest(self, name: str, lane: Lane, position: int | None) -> tuple[int, int, int]:
-        if lane.field == MODERATION:
-            return lane.low, 0, position or 0
-        needed = earliest_needed(self._boards.by_primary.get(name, []), self._clock.now())
-        low, low_time, start = self._log.earliest(lane.field, None if position is not None else needed)
-        return low, low_time, start if position is None else position
-
-    def _out_of_reach(
-        self, name: str, queue: PrimaryQueue, lane: Lane, position: int | None, low: int, low_time: int
-    ) -> None:
-        """The log no longer holds what the primary lacks: say so, and mark what is not whole any more."""
-        self.notices.append(
-            f"primary {name!r} needs {lane.field} from {position or 0} on, but the log begins at {low}: "
-            f"{low - (position or 0)} records are gone; boards that need them are marked needs-rebuild"
-        )
-        reach = low_time or self._clock.now()  # 0: the log is empty
-        call = scripts.define_boards(self._keys, "reach", self._definitions[name], self._max_future, reach)
-        queue.offer(Call(call, scripts.parse_define))
-        lane.first[name] = (low, reach + self._max_future)
-
-    def _define(self, name: str) -> None:
-        self._defining.add(name)
-        call = scripts.define_boards(self._keys, "new", self._definitions[name], self._max_future)
-        self.queues[name].offer(Call(call, scripts.parse_define))
-
-    def _defined(self, name: str, reply: tuple[bool, str, list[str]]) -> None:
-        self._defining.discard(name)
-        if not reply[0] and reply[1]:  # without a digest: emptied since; the next call brings that to light
-            self._differ(name)
-
-    def _other_definitions(self, name: str, queue: PrimaryQueue, call: Call, known: str) -> None:
-        if known:
-            self._differ(name)
-        if name not in self._defining:  # emptied: it does not know its boards any more
-            self._defining.add(name)
-            define = scripts.define_boards(self._keys, "new", self._definitions[name], self._max_future)
-            queue.again(Call(define, scripts.parse_define), f"primary {name!r} was emptied")
-        queue.again(call, f"primary {name!r} was emptied")
-
-    def _differ(self, name: str) -> None:
-        raise Stop(
-            f"primary {name!r} knows other board definitions than this configuration: "
-            f"run `maxboard init` to put this one in force, then start the appliers again"
-        )
+    def uncommitted(self, names: list[str]) -> None:
+        """A commit that was sent did not succeed: it is sent again."""
+        for name in names:
+            if name in self.lanes:
+                self.lanes[name].committed = None
 
     # ------------------------------------------------------------------ idle partitions, moderation
     def _keep_fresh(self) -> None:
@@ -377,16 +284,14 @@ class Applier:
         start, now = lane.next, self._clock.now()
         flight = lane.begin(start, to, set(self.queues))
         self._called[lane.field] = self._clock.monotonic()
-        range_ = Range(lane.field, self._info.moderation_id, 1, start, to, lane.end, 0, time, lane.caught_up)
         for name, queue in self.queues.items():
-            command = scripts.moderate(self._keys, self._digests[name], range_, now)
-            queue.offer(Call(command, scripts.parse_moderate, flight, None, start))
+            queue.offer(self._calls.moderation(name, lane, flight, time, now))
 
     # ------------------------------------------------------------------ assignment
     def assigned(self, placements: list[Placement]) -> dict[str, int]:
         """Partitions came: where to start each: at the committed offset, if the log still holds it."""
         self.tally.rebalances += 1
-        self._info = self._log.topics()
+        self._calls.info = self._log.topics()
         for place in placements:
             start = max(place.committed or 0, place.low)
             if place.committed is not None and place.committed < place.low:
@@ -419,23 +324,21 @@ class Applier:
     @property
     def busy(self) -> bool:
         """Something is on its way to a primary or to Kafka."""
-        return any(lane.flights for lane in self.lanes.values()) or any(len(q) for q in self.queues.values())
+        return any(lane.flights for lane in list(self.lanes.values())) or any(map(len, self.queues.values()))
 
     @property
     def lag(self) -> int:
         """Records of the assigned partitions that are not applied and emitted."""
-        return sum(max(lane.end - lane.done, 0) for lane in self.lanes.values())
+        return sum(max(lane.end - lane.done, 0) for lane in list(self.lanes.values()))
 
     def read_to(self, ends: dict[str, int]) -> bool:
         """Every assigned partition is applied, emitted and committed to the given ends."""
         done = all(lane.done >= ends.get(name, 0) and not lane.flights for name, lane in self.lanes.items())
-        if done and any(lane.to_commit() is not None for lane in self.lanes.values()):
-            self._commit(wait=True)
-        return done
+        return done and self.finish()
 
-    def finish(self) -> None:
-        """Commit what is done, waiting for the answer."""
-        self._commit(wait=True)
+    def finish(self) -> bool:
+        """Commit what is done and wait for the answer; says whether Kafka took it."""
+        return self._commit_lanes(list(self.lanes.values()), wait=True)
 
 
 def _empty(lane: Lane, to: int) -> Fold:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from maxboard.board.scripts import Command
+from maxboard.board.scripts import BoardRuns, Command
 from maxboard.errors import ServerNotReady
 from maxboard.pipeline.commit import Flight
 from maxboard.pipeline.ports import Clock, Failure, PrimaryPort
@@ -23,6 +23,15 @@ LEAST_BACKOFF_S, MOST_BACKOFF_S = 0.05, 2.0  # doubling: six tries until the gre
 SILENCE_S = 10.0  # a primary that answers nothing for so long is hung: 500 entries take some 10 ms
 
 
+@dataclass(slots=True)
+class Sent:
+    """What a call has for one board: its runs, and of each the run id and how many runs were folded into it."""
+
+    runs: BoardRuns
+    run_ids: list[str]
+    counts: list[int]
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """One script call and what is needed to understand its reply. ``flight`` None: not for a range."""
@@ -30,7 +39,7 @@ class Call:
     command: Command
     parse: Callable[[list[Any]], Any]
     flight: Flight | None = None
-    boards: list[Any] | None = None
+    boards: Sequence[Sent] = ()
     start: int = 0
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from maxboard.board.scripts import BoardReply
-from maxboard.boards import BoardRef
+from maxboard.board.scripts import BoardReply, BoardRuns
 from maxboard.changes import RankChange, change_key, dead_letter_headers, encode_change
 from maxboard.model import Record, Refusal
 from maxboard.pipeline.ports import Letter
@@ -13,13 +12,14 @@ from maxboard.wire import rfc3339
 
 
 def rank_changes(
-    ref: BoardRef, runs: Sequence[tuple[str, int]], run_ids: Sequence[str], reply: BoardReply, live: bool, now: int
+    sent: BoardRuns, run_ids: Sequence[str], reply: BoardReply, live: bool, now: int
 ) -> Iterator[RankChange]:
     """A change for each run of a call that is its player's best now, also when it was before.
 
     A run that was already there has no previous score here: who it replaced was said when it came, and after a
     crash ``previous_*`` may be null, never wrong.
     """
+    ref, runs = sent.ref, sent.runs
     reference = ref.reference
     applied_at = rfc3339(now)
     for best in reply.bests:

@@ -14,14 +14,14 @@ from maxboard.pipeline.decode import decode
 from maxboard.pipeline.judge import judge
 from maxboard.pipeline.route import Router, Slot
 
-Bests = dict[Slot, dict[str, tuple[int, str]]]  # board -> player -> (composite, run id)
+Bests = dict[Slot, dict[str, tuple[int, str, int]]]  # board -> player -> (composite, run id, how many runs)
 
 
 class Fold:
     """One offset range ``[start, to)`` of a partition, folded.
 
     ``time`` is the record time of its last record (0: none), ``entries`` the most (board, player) pairs that one
-    primary gets, ``fates`` what became of its records and their boards (I10).
+    primary gets, ``fates`` what became of its records and boards, but for those that a primary decides (I10).
     """
 
     __slots__ = ("_sizes", "bests", "entries", "fates", "letters", "records", "start", "time", "to")
@@ -70,11 +70,11 @@ class Fold:
             if best is None:
                 size = self._sizes[primary] = self._sizes[primary] + 1
                 self.entries = max(self.entries, size)
-                players[player] = (composite, run.run_id)
+                players[player] = (composite, run.run_id, 1)
             elif composite > best[0]:
-                players[player] = (composite, run.run_id)
-        if routed.targets:
-            self.fates["applied"] += len(routed.targets)
+                players[player] = (composite, run.run_id, best[2] + 1)
+            else:
+                players[player] = (best[0], best[1], best[2] + 1)
         if routed.late or routed.expired or routed.refused:
             self.fates["late"] += routed.late
             self.fates["expired"] += routed.expired

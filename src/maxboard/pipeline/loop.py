@@ -112,6 +112,7 @@ def build(settings: Settings, primary: str | None) -> Worker:
     )
     worker = Worker(applier, log, outbox, connections, settings)
     log.assigned, log.revoked, log.lost = applier.assigned, worker.revoked, applier.lost
+    log.uncommitted = applier.uncommitted
     log.subscribe()
     return worker
 
@@ -119,8 +120,8 @@ def build(settings: Settings, primary: str | None) -> Worker:
 class CaughtUp:
     """Whether everything that was in the log at the start is on every primary.
 
-    Own partitions must be applied, emitted and committed; the others are another worker's, and the primaries say
-    how far it is.
+    Own partitions must be applied, emitted and committed; the others are another worker's, and the group's offsets
+    and the primaries say how far it is.
     """
 
     def __init__(self, worker: Worker) -> None:
@@ -133,7 +134,15 @@ class CaughtUp:
         if now - self._asked < POLL_S or len(worker.outbox) or not worker.applier.read_to(self._ends):
             return False
         self._asked = now
-        return all(self._holds(name) for name in worker.connections)
+        return self._committed() and all(self._holds(name) for name in worker.connections)
+
+    def _committed(self) -> bool:
+        """Also what another worker had: it may have died between a primary's answer and its rank changes."""
+        try:
+            committed = self._worker.log.committed()
+        except MaxboardError:
+            return False
+        return all(committed[field] >= end for field, end in self._ends.items())
 
     def _holds(self, name: str) -> bool:
         settings = self._worker.settings

@@ -81,7 +81,8 @@ class LogPort(Protocol):
     def hold(self, held: bool) -> None:
         """Stop or go on fetching while ``poll`` keeps the membership alive."""
 
-    def commit(self, offsets: dict[str, int], wait: bool) -> None: ...
+    def commit(self, offsets: dict[str, int], wait: bool) -> bool:
+        """Commit; with ``wait`` says whether Kafka took it, without it a failure is heard of later."""
 
 
 class PrimaryPort(Protocol):
