@@ -17,6 +17,7 @@ from maxboard.errors import MaxboardError
 
 # command -> module of this package that defines it under the same name (dashes become underscores)
 COMMANDS = {
+    "demo": "demo",
     "dev": "dev",
     "init": "setup",
     "check": "setup",

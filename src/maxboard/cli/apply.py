@@ -6,14 +6,18 @@ import json
 import signal
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from maxboard.config import Settings, load
 from maxboard.errors import Refused, WrongUse
+
+if TYPE_CHECKING:
+    from maxboard.pipeline.loop import Worker
 
 REPORT_S = 0.5  # a progress line
 LOG_S = 10.0  # a log line where there is no terminal
@@ -47,7 +51,7 @@ class Progress:
         self._last_records = 0
         self._logged = self._began
         self._log: Any = None
-        self.totals: dict[str, int] = {}
+        self.totals = Counter[str]()
 
     def log(self, event: str, **values: object) -> None:
         """A structured line, or a plain one on a terminal."""
@@ -67,7 +71,7 @@ class Progress:
             )
         self._log.info(event, **values)
 
-    def __call__(self, totals: dict[str, int], last: bool = False) -> None:
+    def __call__(self, totals: Counter[str], last: bool = False) -> None:
         now = time.monotonic()
         if not last and now - self._last < REPORT_S:
             return
@@ -86,7 +90,7 @@ class Progress:
     def end(self) -> None:
         """The summary."""
         spent = time.monotonic() - self._began
-        t = self.totals or dict.fromkeys(("records", "changed", "dead_letters", "gaps"), 0)
+        t = self.totals
         if self._json:
             return
         if self._terminal:
@@ -97,17 +101,17 @@ class Progress:
         )
 
 
-def totals_of(worker: Any) -> dict[str, int]:
+def totals_of(worker: Worker) -> Counter[str]:
     """The numbers of one worker."""
     tally = worker.applier.tally
-    return {
-        "records": tally.records,
-        "changed": tally.changed,
-        "emitted": tally.emitted,
-        "dead_letters": tally.fates["dead-letter"],
-        "lag": worker.applier.lag,
-        "gaps": tally.gaps,
-    }
+    return Counter(
+        records=tally.records,
+        changed=tally.changed,
+        emitted=tally.emitted,
+        dead_letters=tally.fates["dead-letter"],
+        lag=worker.applier.lag,
+        gaps=tally.gaps,
+    )
 
 
 @click.command()

@@ -18,16 +18,17 @@ def supervise(
     command: Callable[[int], list[str]],
     count: int,
     stopped: Callable[[], bool],
-    report: Callable[[dict[str, int]], None],
+    report: Callable[[Counter[str]], None],
     grace: float,
 ) -> int:
     """Run ``count`` workers until all have ended; returns 0, or the exit code of the first that ended on purpose.
 
     A worker that a signal killed is started again; one that ends with an exit code above 0 ends all. Each worker
-    writes a JSON object of numbers a line to its standard output; ``report`` gets their sums.
+    writes a JSON object of numbers a line to its standard output; ``report`` gets their sums (0 where there is none).
     """
     totals = [Counter[str]() for _ in range(count)]
-    workers = {number: _start(command(number), totals[number]) for number in range(count)}
+    listeners: list[Thread] = []
+    workers = {number: _start(command(number), totals[number], listeners) for number in range(count)}
     restart: dict[int, float] = {}
     code, told = 0, 0.0
     while workers or restart:
@@ -52,15 +53,19 @@ def supervise(
                 code = ended
         for number in [n for n, at in restart.items() if at <= now]:
             del restart[number]
-            workers[number] = _start(command(number), totals[number])
-        report(dict(sum(totals, Counter())))
+            workers[number] = _start(command(number), totals[number], listeners)
+        report(sum(totals, Counter()))
+    for listener in listeners:  # their last numbers
+        listener.join(LOOK_S)
+    report(sum(totals, Counter()))
     return code
 
 
-def _start(words: list[str], totals: Counter[str]) -> subprocess.Popen[bytes]:
+def _start(words: list[str], totals: Counter[str], listeners: list[Thread]) -> subprocess.Popen[bytes]:
     worker = subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
     assert worker.stdout is not None
-    Thread(target=_listen, args=(worker.stdout, totals, Counter(totals)), daemon=True).start()
+    listeners.append(Thread(target=_listen, args=(worker.stdout, totals, Counter(totals)), daemon=True))
+    listeners[-1].start()
     return worker
 
 

@@ -131,6 +131,8 @@ class CaughtUp:
 
     def __call__(self) -> bool:
         worker, now = self._worker, time.monotonic()
+        if not worker.applier.tally.rebalances:  # leaving while still joining would hold the group up for a session
+            return False
         if now - self._asked < POLL_S or len(worker.outbox) or not worker.applier.read_to(self._ends):
             return False
         self._asked = now

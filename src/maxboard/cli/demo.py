@@ -1,0 +1,333 @@
+"""``maxboard demo``: the whole write path on real servers, start to end, with what can be checked about it.
+
+The servers are those of ``maxboard dev up``. Topics, group and keys are the demo's own (``demo_stage``), so it can be
+run again and again, beside other data on the same stack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import msgspec
+from rich.live import Live
+
+from maxboard.board.client import address, connect
+from maxboard.board.reader import Answer, BoardNotLive, BoardState, Reader
+from maxboard.board.registry import MODERATION
+from maxboard.boards import BoardRef
+from maxboard.cli import render
+from maxboard.cli.demo_stage import REPLAY, Child, Stage, alone, own_environment
+from maxboard.cli.demo_view import Progress, View
+from maxboard.cli.dev import DEFAULT_DIRECTORY, directory_option
+from maxboard.cli.read import entry_json
+from maxboard.config import Settings
+from maxboard.devstack import Stack
+from maxboard.errors import MaxboardError, Refused, WrongUse
+from maxboard.keys import Keys
+from maxboard.log import topic_reader
+
+RUNS, PLAYERS, RATE = 300_000, 100_000, 1_000
+TOP, TOP_LIVE = 10, 5
+MIDDLE = 1_000  # a player of this rank, or half way down a shorter board, is looked up
+SAMPLE_S = 0.5  # between two looks at a running applier
+RATE_OVER_S = 5.0  # a rate is that of so long
+LIVE_S = 1.0  # between two pictures of --forever
+DIGITS = 16  # of a digest that are shown
+NAMES = ("weekly", "alltime")
+_encode = msgspec.json.Encoder(decimal_format="number").encode_lines
+
+
+class Change(msgspec.Struct, gc=False):
+    """What of a rank change tells one from another."""
+
+    event_id: str
+    board: str
+    player_id: str
+    composite: str
+
+
+@dataclass
+class Snapshot:
+    """Everything that a replay must not change: a digest and the members of each board, and the events told."""
+
+    boards: dict[str, tuple[str, int]] = field(default_factory=dict)
+    events: set[str] = field(default_factory=set)
+    bests: set[tuple[str, str, str]] = field(default_factory=set)
+
+
+class Boards:
+    """Reads of the demo's boards, on their primaries."""
+
+    def __init__(self, settings: Settings, ending: ExitStack) -> None:
+        self._settings, self._configured = settings, settings.build()
+        self._readers = {
+            name: Reader(
+                ending.enter_context(connect(primary.url)),
+                Keys(settings.prefix),
+                f"primary {name!r} at {address(primary.url)}",
+            )
+            for name, primary in settings.primaries.items()
+        }
+
+    def ref(self, name: str, at: int) -> BoardRef:
+        """A board's window at a moment."""
+        return self._configured.parse(name, at)
+
+    def reader(self, ref: BoardRef) -> Reader:
+        return self._readers[ref.board.primary]
+
+    def top(self, ref: BoardRef, limit: int) -> Answer:
+        """The first entries; a board that is not live has none and says its state."""
+        try:
+            return self.reader(ref).top(ref, limit, _now())
+        except BoardNotLive as error:
+            return error.answer
+
+    def states(self) -> list[BoardState]:
+        """Every board of every primary."""
+        return [
+            state for name in self._readers for state in self._readers[name].primary(self._configured, name, _now())
+        ]
+
+    def applied(self) -> int:
+        """Runs that all primaries hold."""
+        return min(sum(at for f, at in state.position.items() if f != MODERATION) for state in self.states())
+
+    def sent(self) -> int:
+        """Records of the runs topic."""
+        kafka = self._settings.kafka
+        return sum(end for _, end in topic_reader.bounds(kafka, kafka.topics.runs).values())
+
+    def snapshot(self) -> Snapshot:
+        """All boards entry by entry, and all rank changes."""
+        found = Snapshot()
+        for state in self.states():
+            digest, members = hashlib.sha256(), 0
+            for page in self.reader(state.ref).pages(state.ref, _now):
+                digest.update(_encode([entry_json(entry) for entry in page.entries]))
+                members += len(page.entries)
+            found.boards[state.ref.reference] = (digest.hexdigest(), members)
+        decode = msgspec.json.Decoder(Change).decode
+        for record in topic_reader.read(self._settings.kafka, self._settings.kafka.topics.rank_changes):
+            change = decode(record.value or b"")
+            found.events.add(change.event_id)
+            found.bests.add((change.board, change.player_id, change.composite))
+        return found
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@click.command()
+@directory_option
+@click.option("--runs", type=click.IntRange(1), metavar="N", help=f"Runs to send. Default: {RUNS}.")
+@click.option("--players", type=click.IntRange(1, 10_000_000), default=PLAYERS, show_default=True, metavar="N")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, metavar="N", help="Applier processes."
+)
+@click.option("--forever", is_flag=True, help="Runs at a steady rate and a live view, until Ctrl-C.")
+@click.option("--rate", type=click.IntRange(1), metavar="R", help=f"Runs a second with --forever. Default: {RATE}.")
+def demo(directory: Path, runs: int | None, players: int, workers: int, forever: bool, rate: int | None) -> None:
+    """Show the whole write path on real servers: runs through Kafka onto two boards.
+
+    Brings the embedded stack up, sends generated runs, applies them, shows the boards, and reads the whole log again
+    to show that nothing changes. Uses topics, a group and keys of its own; they stay until the next demo. The
+    servers stay up. Exit 0: all of it was so.
+    """
+    if forever and runs is not None:
+        raise WrongUse("--forever has no number of runs: leave out --runs")
+    if not forever and rate is not None:
+        raise WrongUse("--rate is for --forever")
+    own_environment()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # children must not outlive this process
+        signal.signal(number, signal.default_int_handler)
+    runs = runs or RUNS
+    view, begun = View(), time.monotonic()
+    what = f"{rate or RATE:,} runs a second" if forever else f"{runs:,} runs"
+    view.head(f"maxboard demo: {what} of {players:,} players, through Kafka onto two boards")
+    down = "maxboard dev down" + ("" if directory == DEFAULT_DIRECTORY else f" --dir {shlex.quote(str(directory))}")
+    with ExitStack() as ending:
+        stage = _set_up(view, directory, down.replace(" down", " up"), ending)
+        boards = Boards(stage.settings, ending)
+        if forever:
+            _forever(view, stage, boards, players, workers, rate or RATE)
+            view.line(f"The servers still run; to end them: {down}")
+            return
+        first, player = _once(view, stage, boards, runs, players, workers)
+        _replay(view, stage, boards, first, workers)
+        _next(view, stage, player, down, time.monotonic() - begun)
+
+
+# ------------------------------------------------------------------------------------------- steps
+def _set_up(view: View, directory: Path, up: str, ending: ExitStack) -> Stage:
+    view.step("servers", "Kafka, two Valkey primaries, a replica of each", up)
+    stack = Stack(directory, say=view.line)
+    with view.progress("starting"):
+        report = stack.up()
+    if report.started:
+        view.line(f"{len(report.started)} started in {report.seconds:.1f} s")
+    else:
+        view.line(f"all {len(report.kept)} run already")
+    ending.enter_context(alone(stack))
+    stage = Stage(stack, directory, ending)
+    view.step("topics", "with the right settings, and the definitions of two boards", stage.shown("init"))
+    with view.progress("creating"):
+        stage.start("init").wait()
+    view.line(f"4 topics, 2 boards, all named {stage.name}: nothing else on these servers is touched")
+    return stage
+
+
+def _once(view: View, stage: Stage, boards: Boards, runs: int, players: int, workers: int) -> tuple[Snapshot, str]:
+    """Produce, apply, show; what the boards are then, and the player who was looked up."""
+    words = ("produce", "--runs", str(runs), "--players", str(players))
+    view.step("produce", "runs to Kafka, each acknowledged", stage.shown(*words))
+    at = _now()
+    with view.progress("sending"):
+        view.line(stage.start(*words).wait())
+
+    words = _apply(workers)
+    view.step(
+        "apply", f"from Kafka to both boards, {workers} {'worker' if workers == 1 else 'workers'}", stage.shown(*words)
+    )
+    begun = time.monotonic()
+    with view.progress("starting workers") as progress:
+        summary = stage.start(*words).wait(_watch(progress, boards, runs))
+    spent = time.monotonic() - begun
+    if (applied := boards.applied()) != runs:
+        raise Refused(f"{runs:,} runs were sent and {applied:,} applied")
+    view.line(summary)
+    view.line(
+        f"{runs / spent:,.0f} runs/s, {runs * len(NAMES) / spent:,.0f} board updates/s, start of the workers included"
+    )
+
+    refs = [boards.ref(name, at) for name in NAMES]
+    view.step("boards", "what a game shows", stage.shown("top", "weekly"))
+    view.boards([boards.top(ref, TOP) for ref in refs], _now())
+    player = _look_up(view, stage, boards, refs)
+    with view.progress("reading every entry"):
+        return boards.snapshot(), player
+
+
+def _apply(workers: int) -> tuple[str, ...]:
+    return "apply", "--until-caught-up", "--workers", str(workers)
+
+
+def _watch(progress: Progress, boards: Boards, runs: int) -> Callable[[], None]:
+    """Shows how far the primaries are."""
+    looked = 0.0
+
+    def look() -> None:
+        nonlocal looked
+        if time.monotonic() - looked >= SAMPLE_S:
+            applied = boards.applied()
+            looked = time.monotonic()
+            if applied:
+                progress.update(f"   {applied:,} of {runs:,} applied")
+
+    return look
+
+
+def _look_up(view: View, stage: Stage, boards: Boards, refs: list[BoardRef]) -> str:
+    weekly = boards.top(refs[0], MIDDLE)
+    rank = min(MIDDLE, max(1, weekly.members // 2))
+    player = weekly.entries[rank - 1].player_id
+    view.line(f"$ {stage.shown('rank', 'weekly', player)}", "dim")
+    for ref in refs:
+        answer = boards.reader(ref).rank(ref, player, _now())
+        if not answer.entries:
+            raise Refused(f"{player} is on {refs[0].reference} and not on {ref.reference}")
+        (place,) = answer.entries
+        score = render.number(place.score)
+        view.line(f"player {player}: rank {place.rank:,} of {answer.members:,} on {ref.reference}, score {score}")
+    return player
+
+
+def _replay(view: View, stage: Stage, boards: Boards, first: Snapshot, workers: int) -> None:
+    group, words = stage.name + REPLAY, _apply(workers)
+    command = f"MAXBOARD_KAFKA__GROUP={group} {stage.shown(*words)}"
+    view.step("replay", "the same log again from offset 0, by a group that never read it", command)
+    with view.progress("reading the log again"):
+        view.line(stage.start(*words, group=group).wait())
+        second = boards.snapshot()
+    width = max(map(len, first.boards))
+    for reference, (digest, members) in first.boards.items():
+        now, _ = second.boards.get(reference, ("", 0))
+        same = "byte for byte the same" if now == digest else "NOT the same"
+        view.line(f"{reference:{width}}  {members:>7,} entries  sha256 {digest[:DIGITS]}…  {same}")
+    # A player's equal run in the same tick is another event of the same best: not new.
+    new = len(second.events - first.events) if second.bests != first.bests else 0
+    view.line(f"rank changes: {len(first.events):,} events before, {new:,} new ones after")
+    if first.boards != second.boards or new:
+        raise Refused("the replay changed something; the boards above that are not the same say where")
+
+
+def _next(view: View, stage: Stage, player: str, down: str, seconds: float) -> None:
+    view.step("done", f"all of it was so, in {seconds:.0f} s. Where to look next:")
+    for words, why in (
+        (("boards",), "every board, its state, lag and age"),
+        (("around", "alltime", player), "a player and the neighbours"),
+        (("changes", "weekly", "--limit", "5"), "rank changes, as other services read them"),
+        (("check",), "what is wrong with servers and topics, if anything is"),
+    ):
+        view.line(f"{stage.shown(*words):60}  {why}")
+    view.line(f"{'make run':60}  the same without an end, live")
+    view.line()
+    view.line(f"The servers still run; to end them: {down}")
+
+
+# ----------------------------------------------------------------------------------------- forever
+def _forever(view: View, stage: Stage, boards: Boards, players: int, workers: int, rate: int) -> None:
+    """Until interrupted. Raises the error of a command that ends by itself."""
+    words = ("produce", "--runs", "0", "--rate", str(rate), "--players", str(players))
+    view.step("run", "a generator and an applier, until Ctrl-C")
+    view.line(f"$ {stage.shown(*words)}", "dim")
+    view.line(f"$ {stage.shown('apply', '--workers', str(workers))}", "dim")
+    generator = stage.start(*words)
+    applier = stage.start("apply", "--workers", str(workers))
+    try:
+        with view.live() as live:
+            _watch_forever(view, boards, live, (generator, applier))
+    except KeyboardInterrupt:
+        pass
+    view.line()
+    view.line("stopping: what is on its way is finished and committed")
+    for child in (generator, applier):
+        child.stop()
+        child.check()
+    view.line(f"{boards.sent():,} runs are in the log, {boards.applied():,} of them on the boards")
+
+
+def _watch_forever(view: View, boards: Boards, live: Live | None, children: tuple[Child, ...]) -> None:
+    samples: list[tuple[float, int, int]] = []
+    while True:
+        for child in children:
+            if child.ended:
+                child.check()
+                raise Refused(f"{child.what} ended by itself")
+        try:
+            sent, applied = boards.sent(), boards.applied()
+            answers = [boards.top(boards.ref(name, _now()), TOP_LIVE) for name in NAMES]
+        except MaxboardError as error:
+            view.line(f"{error}; trying again")
+        else:
+            samples = [s for s in samples if time.monotonic() - s[0] < RATE_OVER_S] + [
+                (time.monotonic(), sent, applied)
+            ]
+            facts = f"{_rate(samples, 1):>6,.0f} runs/s in   {_rate(samples, 2):>6,.0f} runs/s applied   "
+            facts += f"lag {max(sent - applied, 0):,}   {applied:,} applied"
+            view.refresh(live, facts, answers, _now())
+        time.sleep(LIVE_S)
+
+
+def _rate(samples: list[tuple[float, int, int]], which: int) -> float:
+    first, last = samples[0], samples[-1]
+    return (last[which] - first[which]) / max(last[0] - first[0], 1e-6) if len(samples) > 1 else 0.0

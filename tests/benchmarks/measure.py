@@ -1,0 +1,109 @@
+"""All cases, repetition by repetition: cases that are compared run one after the other, so noise hits them alike."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.benchmarks import applying, baselines, prebuilt, reading, visible
+from tests.benchmarks.sample import Case, Sample
+from tests.benchmarks.scene import Boards, Life, Scene
+from tests.benchmarks.sizes import COLD_IMPROVING, SEED, STEADY_IMPROVING, Sizes
+
+from maxboard.devstack import Stack
+from maxboard.generator import RunGenerator
+
+Say = Callable[[str], None]
+Measure = Callable[[Life], Sample]
+
+
+@dataclass
+class Results:
+    """Everything that was measured. ``cases`` by data ("cold", "steady") and case."""
+
+    sizes: Sizes
+    cases: dict[str, dict[str, Case]] = field(default_factory=dict)
+    live: dict[str, Sample] = field(default_factory=dict)
+    decoders: dict[str, list[float]] = field(default_factory=dict)
+    players: dict[str, int] = field(default_factory=dict)  # on the all-time board in the end
+    loads: list[float] = field(default_factory=list)  # of the machine, the last minute's average, at each case
+
+
+def scene(stack: Stack, folder: Path, name: str, improving: float, players: int, warm: int, runs: int) -> Scene:
+    """A log with ``warm`` runs applied and ``runs`` to apply; the same for the same arguments, but for the time."""
+    made = Scene(stack, folder, name)
+    generator = RunGenerator(players, SEED, improving=improving)
+    start = time.time_ns() // 1_000_000 - 60_000
+    if warm:
+        made.append(list(generator.records(warm, start, 0.05)))
+        made.settle()
+    made.append(list(generator.records(runs, start + 30_000, 0.05)))
+    return made
+
+
+def measure(stack: Stack, folder: Path, sizes: Sizes, say: Say) -> Results:
+    """Everything; raises when a board is not what the oracle says."""
+    results = Results(sizes)
+    plans = [("cold", COLD_IMPROVING, 0, sizes.cold), ("steady", STEADY_IMPROVING, sizes.warm, sizes.steady)]
+    for name, improving, warm, runs in plans:
+        say(f"{name}: {warm:,} runs before, {runs:,} measured")
+        _compare(scene(stack, folder, name, improving, sizes.players, warm, runs), results, say)
+    for name, improving, _, _ in plans:
+        live = scene(stack, folder, f"{name}-live", improving, sizes.players, 0, 0)
+        for workers in sizes.workers[:2]:
+            with live.life() as life:
+                live_args = (workers, sizes.live_rate, sizes.live_seconds, improving, sizes.players)
+                results.live[f"{name}, {workers}"] = sample = visible.run(life, *live_args)
+            say(f"  visible, {name}, {workers} workers: {sample.extra} at {sample.rate:,.0f} runs/s")
+    return results
+
+
+def _compare(one: Scene, results: Results, say: Say) -> None:
+    sizes, oracle = results.sizes, one.oracle()
+    results.players[one.name] = len(oracle["alltime"])
+    cases = results.cases[one.name] = {name: Case(name) for name in _cases(one, sizes, oracle)}
+    for turn in range(sizes.repeats):
+        for name, run in _cases(one, sizes, oracle).items():
+            results.loads.append(os.getloadavg()[0])
+            with one.life() as life:
+                sample = run(life)
+            cases[name].samples.append(sample)
+            say(f"  {turn + 1}/{sizes.repeats} {name}: {sample.rate:,.0f} runs/s {_short(sample)}")
+        values = [value for value, _ in one.pairs[: 40 * 2000]]
+        for way, rate in reading.decoders(values).items():
+            results.decoders.setdefault(way, []).append(rate)
+
+
+def _cases(one: Scene, sizes: Sizes, oracle: Boards) -> dict[str, Measure]:
+    def checked(run: Callable[[Scene, Life], Sample]) -> Measure:
+        def measured(life: Life) -> Sample:
+            sample = run(one, life)
+            if life.boards() != oracle:
+                raise RuntimeError(f"{one.name}: the boards are not what the oracle says")
+            return sample
+
+        return measured
+
+    cases: dict[str, Measure] = {
+        "consume": lambda _: reading.consume(one),
+        "consume, decode": lambda _: reading.decode(one),
+        "consume, decode, judge, route, fold": lambda _: reading.fold(one),
+        "pre-built calls": checked(prebuilt.run),
+    }
+    for workers in sizes.workers:
+        cases[f"applier, {workers}"] = checked(_applier(workers))
+    cases["plain loop"] = lambda life: baselines.plain(one, life, sizes.plain)
+    cases["EVALSHA a run"] = lambda life: baselines.scripted(one, life, sizes.plain)
+    cases["EVALSHA, 200 a trip"] = lambda life: baselines.piped(one, life, sizes.piped)
+    return cases
+
+
+def _applier(workers: int) -> Callable[[Scene, Life], Sample]:
+    return lambda one, life: applying.run(one, life, workers)
+
+
+def _short(sample: Sample) -> str:
+    return " ".join(f"{name}={value:,.4g}" for name, value in sample.extra.items())

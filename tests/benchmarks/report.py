@@ -1,0 +1,151 @@
+"""The table: figures, ratios, floors and aims, and the machine they are of."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import statistics
+from datetime import UTC, datetime
+from pathlib import Path
+
+import confluent_kafka
+import redis
+from tests.benchmarks.measure import Results
+from tests.benchmarks.sample import Case, Sample
+from tests.benchmarks.sizes import COLD_RATE, COLD_SHARE, MEMORY, STEADY_RATE, VISIBLE_P99
+
+from maxboard.config import load
+from maxboard.devstack import Stack
+
+BEGIN, END = "<!-- figures: begin, written by make bench -->", "<!-- figures: end -->"
+
+
+def machine(stack: Stack) -> str:
+    """One line about hardware and versions."""
+    settings = load(stack.config)
+    with redis.Redis.from_url(settings.primaries["weekly"].url) as client:
+        info = client.info("server")
+    server = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {info['redis_version']}"
+    pom = Path(__file__).parents[2] / "src" / "maxboard" / "devstack" / "pom.xml"
+    kafka = re.search(r"kafka[^<]*</artifactId>\s*<version>([\d.]+)", pom.read_text(encoding="utf-8"))
+    cpu = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    parts = [
+        f"{os.cpu_count()} cores ({cpu[1] if cpu else platform.machine()})",
+        f"{memory:.0f} GiB",
+        f"Python {platform.python_version()}",
+        f"Kafka {kafka[1] if kafka else 'of the stack'}",
+        server,
+        f"librdkafka {confluent_kafka.libversion()[0]}",
+        f"redis-py {redis.__version__}",
+    ]
+    return ", ".join(parts)
+
+
+def render(results: Results, hardware: str) -> str:
+    """Everything between the markers."""
+    sizes, loads = results.sizes, results.loads
+    lines = [
+        f"Measured {datetime.now(UTC):%Y-%m-%d} on {hardware}. Load average {min(loads):.1f} to {max(loads):.1f}, "
+        f"the benchmark's own included. Medians of {sizes.repeats}, smallest and greatest in brackets.",
+    ]
+    for name, cases in results.cases.items():
+        runs = sizes.cold if name == "cold" else sizes.steady
+        share, folded = cases["plain loop"].median("improving"), cases["consume, decode, judge, route, fold"]
+        lines += [
+            "",
+            f"### {name.capitalize()}: {share * 10:.1f} in 10 runs raise a best",
+            "",
+            f"{runs:,} runs of {sizes.players:,} players, {results.players[name]:,} of them on the boards in the end; "
+            f"{folded.median('entries') / runs / 2:.2f} script entries a run and board after folding.",
+            "",
+            *_rates(cases),
+            "",
+            *_appliers(cases),
+        ]
+    lines += ["", "### From append to visible on both boards", "", *_live(results.live)]
+    lines += ["", "### Floors and aims", "", *_goals(results)]
+    lines += ["", "### Decoders", "", "| | runs/s |", "|---|--:|"]
+    lines += [f"| {name} | {statistics.median(rates):,.0f} |" for name, rates in results.decoders.items()]
+    return "\n".join(lines)
+
+
+def _title(name: str) -> str:
+    found = re.fullmatch(r"applier, (\d+)", name)
+    return name if not found else f"**applier**, {found[1]} worker{'' if found[1] == '1' else 's'}"
+
+
+def _rates(cases: dict[str, Case]) -> list[str]:
+    plain, limit = cases["plain loop"].rate, cases["pre-built calls"].rate
+    lines = ["| | runs/s | | × plain loop | of the servers' limit |", "|---|--:|--:|--:|--:|"]
+    for case in cases.values():
+        rates = [sample.rate for sample in case.samples]
+        spread = f"[{min(rates):,.0f} – {max(rates):,.0f}]"
+        share = "" if case.name.startswith("consume") else f"{case.rate / limit:.2f}"
+        lines.append(f"| {_title(case.name)} | {case.rate:,.0f} | {spread} | {case.rate / plain:.1f} | {share} |")
+    return lines
+
+
+def _appliers(cases: dict[str, Case]) -> list[str]:
+    lines = [
+        "| applier | runs/s with start and end | worker CPU, µs a run | memory peak, MB a worker | new bests "
+        "| rank changes |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for case in cases.values():
+        if case.name.startswith("applier"):
+            whole = statistics.median(sample.runs / sample.extra["total_s"] for sample in case.samples)
+            lines.append(
+                f"| {_title(case.name)} | {whole:,.0f} | {case.median('cpu_us'):.1f} "
+                f"| {case.greatest('memory_mb'):.0f} | {case.median('changed'):,.0f} | {case.median('emitted'):,.0f} |"
+            )
+    return lines
+
+
+def _live(live: dict[str, Sample]) -> list[str]:
+    lines = ["| data, workers | runs/s | p50, ms | p99, ms | max, ms | probes | memory peak, MB a worker |"]
+    lines.append("|---|--:|--:|--:|--:|--:|--:|")
+    for name, sample in live.items():
+        e = sample.extra
+        lines.append(
+            f"| {name} | {sample.rate:,.0f} | {e['p50']:.0f} | {e['p99']:.0f} | {e['max']:.0f} "
+            f"| {e['probes']:,.0f} | {e['memory_mb']:.0f} |"
+        )
+    return lines
+
+
+def _goals(results: Results) -> list[str]:
+    cold, steady = results.cases["cold"], results.cases["steady"]
+    first = [case for name, case in cold.items() if name.startswith("applier")]
+    best = max(case.rate for case in first)
+    # Of each repetition, so that noise hits both alike.
+    pairs = [zip(case.samples, cold["pre-built calls"].samples, strict=True) for case in first]
+    share = max(statistics.median(a.rate / b.rate for a, b in pair) for pair in pairs)
+    fastest = max(case.rate for name, case in steady.items() if name.startswith("applier"))
+    latency = min(sample.extra["p99"] for sample in results.live.values())
+    worst = max(sample.extra["p99"] for sample in results.live.values())
+    memory = max(
+        case.greatest("memory_mb") for d in (cold, steady) for n, case in d.items() if n.startswith("applier")
+    )
+    rows = [
+        ("applier cold, best number of workers, runs/s", best, COLD_RATE, f"{best:,.0f}"),
+        ("applier steady, best number of workers, runs/s", fastest, STEADY_RATE, f"{fastest:,.0f}"),
+        ("cold, share of the pre-built calls", share, COLD_SHARE, f"{share:.2f}"),
+        ("append to visible, p99, best of the rows, ms", -latency, VISIBLE_P99, f"{latency:.0f}"),
+        ("append to visible, p99, worst of the rows, ms", -worst, VISIBLE_P99, f"{worst:.0f}"),
+        ("memory peak of a worker, MB", -memory, MEMORY, f"{memory:.0f}"),
+    ]
+    lines = ["| | measured | floor | | aim | |", "|---|--:|--:|---|--:|---|"]
+    for name, value, goals, shown in rows:
+        told = [f"{goal:,g} | {'pass' if value >= (-goal if value < 0 else goal) else '**miss**'}" for goal in goals]
+        lines.append(f"| {name} | {shown} | {' | '.join(told)} |")
+    return lines
+
+
+def write(document: Path, text: str) -> None:
+    """Put the figures between the markers, and leave the rest of the document alone."""
+    before, _, rest = document.read_text(encoding="utf-8").partition(BEGIN)
+    if END not in rest:
+        raise RuntimeError(f"{document.name} has no markers {BEGIN} … {END}")
+    document.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")

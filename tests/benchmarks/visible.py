@@ -1,0 +1,126 @@
+"""From the broker's append time of a run to its player on both boards, while runs flow at a steady rate.
+
+Every 10 ms a probe run of a new player is produced among the others. ``ZMSCORE`` on each primary, every
+millisecond or two, says which probes are there. A probe is visible when both boards have it: the time of the
+reply that showed the later one, less the append time that the broker gave in the delivery report. Both clocks are
+this machine's. The append time is cut to a millisecond and a look takes one, so figures are up to about 3 ms high.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+import redis
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message, Producer
+from tests.benchmarks.applying import peak_memory
+from tests.benchmarks.sample import Sample
+from tests.benchmarks.scene import Life, environment
+
+from maxboard.wire import rfc3339
+
+PROBE_S, LOOK_S = 0.01, 0.001
+LATE_S = 30.0  # for probes to arrive after the last run
+START_S = 2.0  # for workers to have joined
+
+
+@dataclass
+class Probes:
+    """Probe runs of one measurement; times in epoch seconds."""
+
+    life: Life
+    appended: dict[str, float] = field(default_factory=dict)
+    seen: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._names = (f"probe-{i}" for i in count())
+        kafka = self.life.settings.kafka
+        self._topic = kafka.topics.runs
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "partitioner": "murmur2_random"})
+        boards, now = self.life.settings.build(), time.time_ns() // 1_000_000
+        self._waiting: list[tuple[redis.Redis, str, set[str]]] = []
+        clients = self.life.clients()
+        for name, board in boards.by_name.items():
+            key = f"{self.life.settings.prefix}:{boards.parse(name, now).reference}"
+            self._waiting.append((clients[board.primary], key, set()))
+
+    def run(self, until: float, *, send: bool) -> None:
+        """Send and look until a time, or only look until all are there."""
+        due = time.time()
+        while (now := time.time()) < until and (send or any(names for _, _, names in self._waiting)):
+            if send and now >= due:
+                due = max(due + PROBE_S, now)
+                self._send(now)
+            self._producer.poll(0)
+            self._look()
+            time.sleep(LOOK_S)
+
+    def _send(self, now: float) -> None:
+        name = next(self._names)
+        run = {"run_id": name, "player_id": name, "score": 1, "finished_at": rfc3339(int(now * 1000))}
+        self._producer.produce(self._topic, json.dumps(run).encode(), name.encode(), on_delivery=self._delivered)
+        for _, _, names in self._waiting:
+            names.add(name)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        kind, at = message.timestamp()
+        assert error is None, error
+        assert kind == TIMESTAMP_LOG_APPEND_TIME
+        self.appended[(message.key() or b"").decode()] = at / 1000
+
+    def _look(self) -> None:
+        for client, key, names in self._waiting:
+            if names:
+                asked = list(names)
+                there = client.zmscore(key, asked)
+                now = time.time()
+                for name, score in zip(asked, there, strict=True):
+                    if score is not None:
+                        names.discard(name)
+                        self.seen[name] = now  # of the later board
+
+    def latencies(self, since: float) -> list[float]:
+        """Sorted milliseconds of the probes appended from ``since`` on; one that never came is infinite."""
+        missing = {name for _, _, names in self._waiting for name in names}
+        seen = {name: float("inf") if name in missing else at for name, at in self.seen.items()}
+        return sorted(
+            (seen.get(name, float("inf")) - at) * 1000 for name, at in self.appended.items() if at >= since
+        )
+
+
+@contextmanager
+def appliers(life: Life, workers: int) -> Iterator[list[int]]:
+    """Process ids of running ``maxboard apply``, ended by SIGTERM."""
+    words = life.command("apply")
+    group = [subprocess.Popen(words, stdout=subprocess.DEVNULL, env=environment()) for _ in range(workers)]
+    try:
+        time.sleep(START_S)
+        yield [worker.pid for worker in group]
+    finally:
+        for worker in group:
+            worker.terminate()
+        for worker in group:
+            worker.wait(60)
+
+
+def run(life: Life, workers: int, rate: int, seconds: float, improving: float, players: int) -> Sample:
+    """Extra: ``p50``, ``p99``, ``max`` (ms), ``probes``, ``memory_mb`` of the largest worker."""
+    words = [sys.executable, "-m", "tests.benchmarks.paced", str(life.path)]
+    words += [str(rate), str(seconds), str(improving), str(players)]
+    with appliers(life, workers) as pids, peak_memory(pids) as memory:
+        producer = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment())
+        probes, begin = Probes(life), time.time()
+        probes.run(begin + seconds, send=True)
+        out, _ = producer.communicate(timeout=60)
+        probes.run(time.time() + LATE_S, send=False)
+    sent, spent = out.split()
+    found = probes.latencies(begin + seconds / 5)
+    extra = {"p50": found[len(found) // 2], "p99": found[int(len(found) * 0.99)], "max": found[-1]}
+    extra |= {"probes": len(found), "memory_mb": max(memory) / 1e6}
+    return Sample(int(sent), float(spent), extra)
