@@ -34,7 +34,9 @@ def polls(scene: Scene) -> Iterator[list[Any]]:
     try:
         consumer.assign([TopicPartition(scene.topic, p, offset) for p, offset in scene.starts.items()])
         while left:
-            messages = [m for m in consumer.consume(POLL_RECORDS, ANSWER_S) if m.error() is None]
+            first = consumer.poll(ANSWER_S)  # as the applier does: consume would wait for all POLL_RECORDS
+            found = [first, *consumer.consume(POLL_RECORDS, 0)]
+            messages = [m for m in found if m is not None and m.error() is None]
             left -= len(messages)
             if messages:
                 yield messages

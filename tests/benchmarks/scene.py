@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,7 +83,8 @@ class Scene:
     _lives: int = 0
 
     def __post_init__(self) -> None:
-        self.base = self._configure(f"{self.name}-base")
+        self._own = f"{self.name}-{uuid.uuid4().hex[:6]}"  # a stack may have been used before
+        self.base = self._configure(f"{self._own}-base")
         self.base.must("init")  # while the log is empty: the boards are live from the first record on
 
     @property
@@ -120,7 +122,7 @@ class Scene:
     def life(self) -> Iterator[Life]:
         """A repetition; its keys are removed afterwards."""
         self._lives += 1
-        life = self._configure(f"{self.name}-{self._lives}")
+        life = self._configure(f"{self._own}-{self._lives}")
         base, own = f"{self.base.settings.prefix}:", f"{life.settings.prefix}:"
         for client in life.clients().values():
             with client:
@@ -142,7 +144,7 @@ class Scene:
         document = tomllib.loads(self.stack.config.read_text(encoding="utf-8"))
         lines = [f'prefix = "{prefix}"', "[kafka]", f'bootstrap = "{document["kafka"]["bootstrap"]}"']
         lines += [f'group = "{prefix}"', f"partitions = {PARTITIONS}", "[kafka.topics]"]
-        lines += [f'{t} = "{self.name}-{t}"' for t in ("runs", "moderation", "rank-changes", "dead-letters")]
+        lines += [f'{t} = "{self._own}-{t}"' for t in ("runs", "moderation", "rank-changes", "dead-letters")]
         for primary, values in document["primaries"].items():
             lines += [f"[primaries.{primary}]", f'url = "{values["url"]}"']
         for board, values in BOARDS.items():

@@ -21,7 +21,8 @@ def supervise(
     report: Callable[[Counter[str]], None],
     grace: float,
 ) -> int:
-    """Run ``count`` workers until all have ended; returns 0, or the exit code of the first that ended on purpose.
+    """Run ``count`` workers until all have ended; returns 0, or the exit code of the first that failed, 1 for one that
+    had to be killed after ``grace`` s.
 
     A worker that a signal killed is started again; one that ends with an exit code above 0 ends all. Each worker
     writes a JSON object of numbers a line to its standard output; ``report`` gets their sums (0 where there is none).
@@ -50,13 +51,13 @@ def supervise(
             if ended < 0 and not told:
                 restart[number] = now + RESTART_S
             elif ended and not code:
-                code = ended
+                code = max(ended, 1)
         for number in [n for n, at in restart.items() if at <= now]:
             del restart[number]
             workers[number] = _start(command(number), totals[number], listeners)
         report(sum(totals, Counter()))
     for listener in listeners:  # their last numbers
-        listener.join(LOOK_S)
+        listener.join(1.0)
     report(sum(totals, Counter()))
     return code
 
@@ -71,10 +72,11 @@ def _start(words: list[str], totals: Counter[str], listeners: list[Thread]) -> s
 
 def _listen(lines: IO[bytes], totals: Counter[str], before: Counter[str]) -> None:
     """Keep the newest numbers of a worker, on top of what the one before it had done."""
-    for line in lines:
-        try:
-            numbers = json.loads(line)
-        except ValueError:
-            continue
-        for name, value in numbers.items():
-            totals[name] = value + (0 if name == "lag" else before[name])
+    with lines:
+        for line in lines:
+            try:
+                numbers = json.loads(line)
+            except ValueError:
+                continue
+            for name, value in numbers.items():
+                totals[name] = value + (0 if name == "lag" else before[name])

@@ -127,11 +127,11 @@ class PrimaryQueue:
                     self._failed.append(call)
                 else:
                     answered.append((call, parsed))
+        if answered and not self._failed:
+            self.trouble, self._backoff = None, LEAST_BACKOFF_S
         if not self._flying and self._failed:
             self._waiting.extendleft(reversed(self._failed))
             self._failed = []
-        if answered and not self._failed:
-            self.trouble, self._backoff = None, LEAST_BACKOFF_S
         return answered
 
     def _behind_a_failure(self, call: Call, parsed: Any) -> bool:
