@@ -27,8 +27,8 @@ def main(words: list[str] | None = None) -> None:
     """Parse the command line, measure, print the table and write it."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: whether it works, not how fast")
-    parser.add_argument("--stack", type=Path, help="folder of a stack (maxboard dev up --dir); default: one of its own")
-    parser.add_argument("--document", type=Path, help="where to write; default: docs/benchmarks.md, with --quick nowhere")
+    parser.add_argument("--stack", type=Path, help="folder of a stack (dev up --dir); default: its own")
+    parser.add_argument("--document", type=Path, help="default: docs/benchmarks.md; with --quick none")
     given = parser.parse_args(words)
     with ExitStack() as ending:
         folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))

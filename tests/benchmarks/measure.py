@@ -52,12 +52,13 @@ def measure(stack: Stack, folder: Path, sizes: Sizes, say: Say) -> Results:
         say(f"{name}: {warm:,} runs before, {runs:,} measured")
         _compare(scene(stack, folder, name, improving, sizes.players, warm, runs), results, say)
     for name, improving, _, _ in plans:
-        live = scene(stack, folder, f"{name}-live", improving, sizes.players, 0, 0)
         for workers in sizes.workers[:2]:
+            # A log for each: what an earlier measurement left would be applied first.
+            live = scene(stack, folder, f"{name}-live", improving, sizes.players, 0, 0)
             with live.life() as life:
-                live_args = (workers, sizes.live_rate, sizes.live_seconds, improving, sizes.players)
-                results.live[f"{name}, {workers}"] = sample = visible.run(life, *live_args)
-            say(f"  visible, {name}, {workers} workers: {sample.extra} at {sample.rate:,.0f} runs/s")
+                sample = visible.run(life, workers, sizes.live_rate, sizes.live_seconds, improving, sizes.players)
+            results.live[f"{name}, {workers}"] = sample
+            say(f"  visible, {name}, {workers}: {sample.rate:,.0f} runs/s {_short(sample)}")
     return results
 
 

@@ -14,7 +14,7 @@ from tests.benchmarks.sizes import SEED
 
 from maxboard.config import load
 from maxboard.generator import RunGenerator
-from maxboard.log.client import properties
+from maxboard.log.client import Property, properties
 
 TICK_S = 0.005  # runs are handed over so often; the producer's own linger is as long
 
@@ -22,8 +22,8 @@ TICK_S = 0.005  # runs are handed over so often; the producer's own linger is as
 def main(config: str, rate: float, seconds: float, improving: float, players: int) -> None:
     """Produce at ``rate`` runs/s for ``seconds``."""
     kafka = load(Path(config)).kafka
-    tuned = {"linger.ms": 5, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
-    promised = {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
+    tuned: dict[str, Property] = {"linger.ms": 5, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
+    promised: dict[str, Property] = {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
     producer = Producer(properties(kafka, tuned, promised))
     generator = RunGenerator(players, SEED, improving=improving)
     start, sent, total = time.monotonic(), 0, int(rate * seconds)

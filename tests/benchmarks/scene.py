@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import redis
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -66,8 +66,11 @@ class Life:
             with client:
                 for key in client.scan_iter(f"{self.settings.prefix}:*", _type="zset"):
                     reference = key.decode().removeprefix(f"{self.settings.prefix}:")
-                    ref, members = boards.parse(reference, now), client.zrange(key, 0, -1, withscores=True)
-                    found[reference] = {p.decode(): (int(ref.score(int(c))), ref.achieved_at(int(c))) for p, c in members}
+                    members = cast("list[tuple[bytes, float]]", client.zrange(key, 0, -1, withscores=True))
+                    ref = boards.parse(reference, now)
+                    found[reference] = {
+                        player.decode(): (int(ref.score(int(c))), ref.achieved_at(int(c))) for player, c in members
+                    }
         return found
 
 
@@ -156,9 +159,7 @@ class Scene:
 
 @contextmanager
 def _consumer(settings: Settings, group: str) -> Iterator[Consumer]:
-    consumer = Consumer(
-        {"bootstrap.servers": settings.kafka.bootstrap, "group.id": group, "enable.auto.commit": False}
-    )
+    consumer = Consumer({"bootstrap.servers": settings.kafka.bootstrap, "group.id": group, "enable.auto.commit": False})
     try:
         yield consumer
     finally:

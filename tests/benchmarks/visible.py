@@ -12,8 +12,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import uuid
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -39,7 +38,8 @@ class Probes:
     seen: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._names = (f"probe-{i}" for i in count())
+        own = uuid.uuid4().hex[:8]  # a player that any earlier run had would be there before it is appended
+        self._names = (f"probe-{own}-{i}" for i in count())
         kafka = self.life.settings.kafka
         self._topic = kafka.topics.runs
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "partitioner": "murmur2_random"})
@@ -87,40 +87,51 @@ class Probes:
 
     def latencies(self, since: float) -> list[float]:
         """Sorted milliseconds of the probes appended from ``since`` on; one that never came is infinite."""
+        if early := [n for n, at in self.appended.items() if self.seen.get(n, at) < at]:
+            raise RuntimeError(f"{len(early)} probes were seen before they were appended: the method is at fault")
         missing = {name for _, _, names in self._waiting for name in names}
         seen = {name: float("inf") if name in missing else at for name, at in self.seen.items()}
-        return sorted(
-            (seen.get(name, float("inf")) - at) * 1000 for name, at in self.appended.items() if at >= since
-        )
+        return sorted((seen.get(name, float("inf")) - at) * 1000 for name, at in self.appended.items() if at >= since)
 
 
-@contextmanager
-def appliers(life: Life, workers: int) -> Iterator[list[int]]:
-    """Process ids of running ``maxboard apply``, ended by SIGTERM."""
-    words = life.command("apply")
-    group = [subprocess.Popen(words, stdout=subprocess.DEVNULL, env=environment()) for _ in range(workers)]
-    try:
+class Appliers:
+    """Running ``maxboard apply`` processes of one group."""
+
+    def __init__(self, life: Life, workers: int) -> None:
+        words = life.command("apply")
+        self._group = [
+            subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+            for _ in range(workers)
+        ]
+        self.pids = [worker.pid for worker in self._group]
         time.sleep(START_S)
-        yield [worker.pid for worker in group]
-    finally:
-        for worker in group:
+
+    def end(self) -> float:
+        """SIGTERM to all at once; seconds until the last has ended."""
+        begin = time.monotonic()
+        for worker in self._group:
             worker.terminate()
-        for worker in group:
+        for worker in self._group:
             worker.wait(60)
+        return time.monotonic() - begin
 
 
 def run(life: Life, workers: int, rate: int, seconds: float, improving: float, players: int) -> Sample:
-    """Extra: ``p50``, ``p99``, ``max`` (ms), ``probes``, ``memory_mb`` of the largest worker."""
+    """Extra: ``p50``, ``p99``, ``max`` (ms), ``probes``, ``memory_mb`` of the largest worker, ``stop_s`` from SIGTERM to exit."""
     words = [sys.executable, "-m", "tests.benchmarks.paced", str(life.path)]
     words += [str(rate), str(seconds), str(improving), str(players)]
-    with appliers(life, workers) as pids, peak_memory(pids) as memory:
-        producer = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment())
-        probes, begin = Probes(life), time.time()
-        probes.run(begin + seconds, send=True)
-        out, _ = producer.communicate(timeout=60)
-        probes.run(time.time() + LATE_S, send=False)
+    appliers = Appliers(life, workers)
+    try:
+        with peak_memory(appliers.pids) as memory:
+            producer = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment())
+            probes, begin = Probes(life), time.time()
+            probes.run(begin + seconds, send=True)
+            out, _ = producer.communicate(timeout=60)
+            probes.run(time.time() + LATE_S, send=False)
+    finally:
+        stop = appliers.end()
     sent, spent = out.split()
     found = probes.latencies(begin + seconds / 5)
     extra = {"p50": found[len(found) // 2], "p99": found[int(len(found) * 0.99)], "max": found[-1]}
-    extra |= {"probes": len(found), "memory_mb": max(memory) / 1e6}
+    extra |= {"probes": len(found), "memory_mb": max(memory) / 1e6, "stop_s": stop}
     return Sample(int(sent), float(spent), extra)

@@ -101,10 +101,13 @@ class Boards:
         """Runs that all primaries hold."""
         return min(sum(at for f, at in state.position.items() if f != MODERATION) for state in self.states())
 
+    def records(self, topic: str) -> int:
+        """Records that a topic got."""
+        return sum(end for _, end in topic_reader.bounds(self._settings.kafka, topic).values())
+
     def sent(self) -> int:
         """Records of the runs topic."""
-        kafka = self._settings.kafka
-        return sum(end for _, end in topic_reader.bounds(kafka, kafka.topics.runs).values())
+        return self.records(self._settings.kafka.topics.runs)
 
     def snapshot(self) -> Snapshot:
         """All boards entry by entry, and all rank changes."""
@@ -200,11 +203,12 @@ def _once(view: View, stage: Stage, boards: Boards, runs: int, players: int, wor
     )
     begun = time.monotonic()
     with view.progress("starting workers") as progress:
-        summary = stage.start(*words).wait(_watch(progress, boards, runs))
+        stage.start(*words).wait(_watch(progress, boards, runs))
     spent = time.monotonic() - begun
-    if (applied := boards.applied()) != runs:
-        raise Refused(f"{runs:,} runs were sent and {applied:,} applied")
-    view.line(summary)
+    applied, letters = boards.applied(), boards.records(stage.settings.kafka.topics.dead_letters)
+    if applied != runs or letters:
+        raise Refused(f"{runs:,} runs were sent, {applied:,} applied, and {letters:,} became dead letters")
+    view.line(f"applied all {runs:,} runs to {len(NAMES)} boards in {spent:.1f} s, 0 dead letters")
     view.line(
         f"{runs / spent:,.0f} runs/s, {runs * len(NAMES) / spent:,.0f} board updates/s, start of the workers included"
     )
@@ -231,7 +235,7 @@ def _watch(progress: Progress, boards: Boards, runs: int) -> Callable[[], None]:
             applied = boards.applied()
             looked = time.monotonic()
             if applied:
-                progress.update(f"   {applied:,} of {runs:,} applied")
+                progress(f"   {applied:,} of {runs:,} applied")
 
     return look
 
@@ -255,9 +259,12 @@ def _replay(view: View, stage: Stage, boards: Boards, first: Snapshot, workers: 
     group, words = stage.name + REPLAY, _apply(workers)
     command = f"MAXBOARD_KAFKA__GROUP={group} {stage.shown(*words)}"
     view.step("replay", "the same log again from offset 0, by a group that never read it", command)
+    begun = time.monotonic()
     with view.progress("reading the log again"):
-        view.line(stage.start(*words, group=group).wait())
+        stage.start(*words, group=group).wait()
+        spent = time.monotonic() - begun
         second = boards.snapshot()
+    view.line(f"read and applied all {boards.applied():,} runs once more in {spent:.1f} s")
     width = max(map(len, first.boards))
     for reference, (digest, members) in first.boards.items():
         now, _ = second.boards.get(reference, ("", 0))
@@ -272,14 +279,17 @@ def _replay(view: View, stage: Stage, boards: Boards, first: Snapshot, workers: 
 
 def _next(view: View, stage: Stage, player: str, down: str, seconds: float) -> None:
     view.step("done", f"all of it was so, in {seconds:.0f} s. Where to look next:")
-    for words, why in (
-        (("boards",), "every board, its state, lag and age"),
-        (("around", "alltime", player), "a player and the neighbours"),
-        (("changes", "weekly", "--limit", "5"), "rank changes, as other services read them"),
-        (("check",), "what is wrong with servers and topics, if anything is"),
-    ):
-        view.line(f"{stage.shown(*words):60}  {why}")
-    view.line(f"{'make run':60}  the same without an end, live")
+    forever = down.replace("dev down", "demo --forever")
+    looks = {
+        stage.shown("boards"): "every board, its state, lag and age",
+        stage.shown("around", "alltime", player): "a player and the neighbours",
+        stage.shown("changes", "weekly", "--limit", "5"): "rank changes, as other services read them",
+        stage.shown("check"): "what is wrong with servers and topics, if anything is",
+        forever: "the same without an end, live",
+    }
+    width = max(map(len, looks))
+    for command, why in looks.items():
+        view.line(f"{command:{width}}  {why}")
     view.line()
     view.line(f"The servers still run; to end them: {down}")
 

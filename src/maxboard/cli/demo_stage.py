@@ -70,8 +70,8 @@ class Child:
 
     def __init__(self, words: list[str], group: str | None, ending: ExitStack) -> None:
         self.what = next(word for word in words[5:] if not word.startswith("-"))
-        self._out = ending.enter_context(tempfile.TemporaryFile())
-        self._err = ending.enter_context(tempfile.TemporaryFile())
+        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed by ``ending``
+        self._out, self._err = ending.enter_context(out), ending.enter_context(err)
         environment = os.environ | ({"MAXBOARD_KAFKA__GROUP": group} if group else {})
         self._process = subprocess.Popen(
             words,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
@@ -20,6 +20,7 @@ from maxboard.cli.read import PLACES, title
 GAP = 4  # columns between two boards
 STEP_WIDTH = 9
 LINE_S = 5.0  # between plain lines of the live view
+Progress = Callable[[str], None]  # replaces the text that moves
 
 
 class View:
@@ -53,13 +54,11 @@ class View:
     @contextmanager
     def progress(self, text: str) -> Iterator[Progress]:
         """Something moves until the block ends; nothing where there is no terminal."""
-        progress = Progress()
         if not self.terminal:
-            yield progress
+            yield lambda _: None
             return
         with self.console.status(f"   {text}", spinner="dots") as status:
-            progress.update = status.update
-            yield progress
+            yield status.update
 
     def boards(self, answers: Sequence[Answer], now: int) -> None:
         """Boards as tables."""
@@ -110,13 +109,6 @@ class View:
             else:
                 parts.append(f"{answer.ref.reference}: {answer.state if answer.state != 'live' else 'nobody yet'}")
         click.echo("   ".join([render.moment(now)[11:19], *parts]))
-
-
-class Progress:
-    """``update`` replaces the text that moves."""
-
-    def update(self, text: str) -> None:
-        """Nothing, unless there is a terminal."""
 
 
 def _rows(answer: Answer) -> list[render.Row]:

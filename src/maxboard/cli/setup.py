@@ -162,10 +162,8 @@ def _settle(admin: TopicAdmin, need: TopicNeed, facts: TopicFacts | None, grow: 
 def _log(settings: Settings, admin: TopicAdmin) -> birth.EmptyLog:
     """Both topics as they are now, for primaries that have no position yet."""
     names, at = settings.kafka.topics, time.time_ns() // 1_000_000
-    facts = admin.describe((names.runs, names.moderation))
+    facts = admin.wait_for((names.runs, names.moderation))
     runs, moderation = facts[names.runs], facts[names.moderation]
-    assert runs is not None
-    assert moderation is not None  # both were just created
     ends = {runs_field(p): end for p, (_, end) in bounds(settings.kafka, names.runs).items()}
     ends[MODERATION] = max(end for _, end in bounds(settings.kafka, names.moderation).values())
     return birth.EmptyLog(runs.topic_id, moderation.topic_id, runs.partitions, ends, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -17,6 +18,7 @@ from maxboard.log.topics import COPIES, TopicFacts, TopicNeed
 
 ANSWER_S = 8.0  # per request; with the client's start a command ends in less than 10 s when nobody answers
 CREATE_S = 30.0  # a cluster of hundreds of topics takes seconds
+LOOK_S = 0.1
 
 
 class TopicAdmin:
@@ -66,6 +68,21 @@ class TopicAdmin:
         topic = NewTopic(need.name, need.partitions, replication, config=config)
         answers = self._client.create_topics([topic], operation_timeout=CREATE_S, request_timeout=CREATE_S)
         self._result(need.name, answers[need.name], but=KafkaError.TOPIC_ALREADY_EXISTS)
+
+    def wait_for(self, names: Iterable[str]) -> dict[str, TopicFacts]:
+        """Topics that were just created, once every broker knows them and each partition has a leader.
+
+        A broker answers a creation before all of them have heard of it. Raises ``NotYet``.
+        """
+        wanted, deadline = list(names), time.monotonic() + CREATE_S
+        while True:
+            found = {name: facts for name, facts in self.describe(wanted).items() if facts and not facts.leaderless}
+            if len(found) == len(wanted):
+                return found
+            if time.monotonic() > deadline:
+                missing = ", ".join(name for name in wanted if name not in found)
+                raise NotYet(f"topic {missing} has no leader yet: look at the brokers, then run `maxboard init` again")
+            time.sleep(LOOK_S)
 
     def grow(self, name: str, partitions: int) -> None:
         """Add partitions: keys go to other ones from now on, which boards do not mind."""
