@@ -40,10 +40,15 @@ types: $(READY) ## mypy, strict
 bench: $(READY) ## Measure; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks
 
-conformance: $(READY) ## Play the scenarios in CONFORMANCE through the command
-	@$(BIN)/maxboard dev up --dir $(DIR)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python $(CONFORMANCE)/conformance.py --stack $(DIR)/maxboard.toml $(SCENARIOS)
+# Scenarios of commands that are there; those of moderation, rebuild and verify join with them.
 CONFORMANCE ?= ../shared/conformance
+SCENARIOS ?= best-only-rises duplicates-retries-reordering two-boards-one-run ties-earlier-run-first iso-week-and-year \
+	poison-does-not-stop-the-board score-range-is-refused-never-rounded lowest-is-best matching-and-grouping \
+	rank-changes refused-configurations
+conformance: $(READY) ## Play the scenarios in CONFORMANCE=folder through the command
+	@$(BIN)/maxboard dev up --dir $(DIR)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python $(CONFORMANCE)/conformance.py --stack $(DIR)/maxboard.toml \
+		$(SCENARIOS:%=$(CONFORMANCE)/scenarios/%.json)
 
 clean: ## End the embedded stack, remove everything that was made here
 	@if [ -x $(BIN)/maxboard ]; then $(BIN)/maxboard dev down --dir $(DIR) || true; fi

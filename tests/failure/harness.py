@@ -47,14 +47,14 @@ def eventually(true: Callable[[], bool], what: str, seconds: float = WAIT_S) -> 
 class Game:
     """One configuration of its own (prefix, topics, group) on a shared stack."""
 
-    def __init__(self, stack: Stack, folder: Path, partitions: int = 4, **judge: object) -> None:
+    def __init__(self, stack: Stack, folder: Path, partitions: int = 4, **client: int) -> None:
         self.stack = stack
         self.name = f"f{uuid.uuid4().hex[:8]}"
         self.path = folder / "maxboard.toml"
         document = tomllib.loads(stack.config.read_text())
         lines = [f'prefix = "{self.name}"', "[kafka]", f'bootstrap = "{document["kafka"]["bootstrap"]}"']
         lines += [f'group = "{self.name}"', f"partitions = {partitions}", "[kafka.client]"]
-        lines += [f'"{key}" = {value}' for key, value in CLIENT.items()]
+        lines += [f'"{key}" = {value}' for key, value in (CLIENT | client).items()]
         lines += ["[kafka.topics]"] + [
             f'{topic} = "{self.name}-{topic}"' for topic in ("runs", "moderation", "rank-changes", "dead-letters")
         ]

@@ -156,6 +156,23 @@ def test_a_hung_primary_makes_health_red_and_loses_nothing(game: Game) -> None:
     game.check()
 
 
+def test_a_primary_away_for_longer_than_the_poll_interval_is_waited_for(stack: Stack, tmp_path: Path) -> None:
+    """confluent-kafka-python#629: the worker keeps polling, stays in its group, and goes on by itself."""
+    stack.up()
+    game = Game(stack, tmp_path, **{"max.poll.interval.ms": 4000})
+    server = stack.server("weekly")
+    with game.applier() as worker:
+        game.produce(500)
+        eventually(lambda: game.lag() == 0, "applied")
+        server.stop()
+        game.produce(20_000)
+        time.sleep(9)
+        server.start()
+        eventually(lambda: game.lag() == 0, "applied after the primary came back", 30)
+        assert worker.poll() is None
+    game.check()
+
+
 def test_a_primary_without_memory_makes_runs_wait(game: Game) -> None:
     """redis/redis#8478: OOM is met before the first write; board and position never disagree."""
     game.produce(500)

@@ -197,7 +197,8 @@ def _supervise(
         return words
 
     progress = Progress(as_json=False)
-    code = supervise(command, workers, Stopper(), progress, GRACE_S)
+    code, totals = supervise(command, workers, Stopper(), progress, GRACE_S)
+    progress(totals, last=True)
     progress.end()
     if code:
         raise Refused(f"a worker ended with exit code {code}; its message is above")

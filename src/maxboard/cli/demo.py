@@ -197,13 +197,11 @@ def _once(view: View, stage: Stage, boards: Boards, runs: int, players: int, wor
     with view.progress("sending"):
         view.line(stage.start(*words).wait())
 
-    words = _apply(workers)
-    view.step(
-        "apply", f"from Kafka to both boards, {workers} {'worker' if workers == 1 else 'workers'}", stage.shown(*words)
-    )
+    some = "1 worker" if workers == 1 else f"{workers} workers"
+    view.step("apply", f"from Kafka to both boards, {some}", stage.shown(*_apply(workers)))
     begun = time.monotonic()
     with view.progress("starting workers") as progress:
-        stage.start(*words).wait(_watch(progress, boards, runs))
+        stage.start(*_apply(workers)).wait(_watch(progress, boards, runs))
     spent = time.monotonic() - begun
     applied, letters = boards.applied(), boards.records(stage.settings.kafka.topics.dead_letters)
     if applied != runs or letters:

@@ -20,8 +20,8 @@ def supervise(
     stopped: Callable[[], bool],
     report: Callable[[Counter[str]], None],
     grace: float,
-) -> int:
-    """Run ``count`` workers until all have ended; returns 0, or the exit code of the first that failed, 1 for one that
+) -> tuple[int, Counter[str]]:
+    """Run ``count`` workers until all have ended; returns their sums and 0, or the exit code of the first that failed, 1 for one that
     had to be killed after ``grace`` s.
 
     A worker that a signal killed is started again; one that ends with an exit code above 0 ends all. Each worker
@@ -58,8 +58,7 @@ def supervise(
         report(sum(totals, Counter()))
     for listener in listeners:  # their last numbers
         listener.join(1.0)
-    report(sum(totals, Counter()))
-    return code
+    return code, sum(totals, Counter())
 
 
 def _start(words: list[str], totals: Counter[str], listeners: list[Thread]) -> subprocess.Popen[bytes]:
