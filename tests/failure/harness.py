@@ -157,19 +157,23 @@ class Game:
             {"bootstrap.servers": self.settings.kafka.bootstrap, "group.id": "oracle", "enable.auto.commit": False}
         )
         try:
-            found = []
-            metadata = consumer.list_topics(topic, 10).topics[topic]
-            for partition in metadata.partitions:
+            found: list[Record] = []
+            left, starts = {}, []
+            for partition in consumer.list_topics(topic, 10).topics[topic].partitions:
                 low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), 10)
-                consumer.assign([TopicPartition(topic, partition, low)])
-                while low < high:
-                    message = consumer.poll(10)
-                    assert message is not None, f"{topic} {partition} ends at {low} of {high}"
-                    assert message.error() is None, message.error()
-                    low = int(message.offset() or 0) + 1
-                    at = message.timestamp()[1]
-                    found.append(Record(partition, low - 1, at, message.key(), message.value()))
-            return found
+                if low < high:
+                    starts.append(TopicPartition(topic, partition, low))
+                    left[partition] = high
+            consumer.assign(starts)
+            while left:
+                message = consumer.poll(WAIT_S)
+                assert message is not None, f"{topic} ends before {left}"
+                assert message.error() is None, message.error()
+                partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+                found.append(Record(partition, offset, message.timestamp()[1], message.key(), message.value()))
+                if offset + 1 >= left.get(partition, 0):
+                    left.pop(partition, None)
+            return sorted(found, key=lambda record: (record.partition, record.offset))
         finally:
             consumer.close()
 

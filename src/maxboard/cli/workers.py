@@ -21,9 +21,9 @@ def supervise(
     report: Callable[[Counter[str]], None],
     grace: float,
 ) -> tuple[int, Counter[str]]:
-    """Run ``count`` workers until all have ended; returns their sums and 0, or the exit code of the first that failed, 1 for one that
-    had to be killed after ``grace`` s.
+    """Run ``count`` workers until all have ended; returns an exit code and their sums.
 
+    The code is 0, that of the first worker that failed, or 1 when one had to be killed after ``grace`` s.
     A worker that a signal killed is started again; one that ends with an exit code above 0 ends all. Each worker
     writes a JSON object of numbers a line to its standard output; ``report`` gets their sums (0 where there is none).
     """
