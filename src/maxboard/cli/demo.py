@@ -6,33 +6,26 @@ run again and again, beside other data on the same stack.
 
 from __future__ import annotations
 
-import hashlib
 import shlex
+import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-import msgspec
 from rich.live import Live
 
-from maxboard.board.client import address, connect
-from maxboard.board.reader import Answer, BoardNotLive, BoardState, Reader
-from maxboard.board.registry import MODERATION
 from maxboard.boards import BoardRef
 from maxboard.cli import render
+from maxboard.cli.demo_boards import Boards, Snapshot, now
 from maxboard.cli.demo_stage import REPLAY, Child, Stage, alone, own_environment
 from maxboard.cli.demo_view import Progress, View
 from maxboard.cli.dev import DEFAULT_DIRECTORY, directory_option
-from maxboard.cli.read import entry_json
-from maxboard.config import Settings
 from maxboard.devstack import Stack
 from maxboard.errors import MaxboardError, Refused, WrongUse
-from maxboard.keys import Keys
-from maxboard.log import topic_reader
 
 RUNS, PLAYERS, RATE = 300_000, 100_000, 1_000
 TOP, TOP_LIVE = 10, 5
@@ -42,98 +35,19 @@ RATE_OVER_S = 5.0  # a rate is that of so long
 LIVE_S = 1.0  # between two pictures of --forever
 DIGITS = 16  # of a digest that are shown
 NAMES = ("weekly", "alltime")
-_encode = msgspec.json.Encoder(decimal_format="number").encode_lines
-
-
-class Change(msgspec.Struct, gc=False):
-    """What of a rank change tells one from another."""
-
-    event_id: str
-    board: str
-    player_id: str
-    composite: str
-
-
-@dataclass
-class Snapshot:
-    """Everything that a replay must not change: a digest and the members of each board, and the events told."""
-
-    boards: dict[str, tuple[str, int]] = field(default_factory=dict)
-    events: set[str] = field(default_factory=set)
-    bests: set[tuple[str, str, str]] = field(default_factory=set)
-
-
-class Boards:
-    """Reads of the demo's boards, on their primaries."""
-
-    def __init__(self, settings: Settings, ending: ExitStack) -> None:
-        self._settings, self._configured = settings, settings.build()
-        self._readers = {
-            name: Reader(
-                ending.enter_context(connect(primary.url)),
-                Keys(settings.prefix),
-                f"primary {name!r} at {address(primary.url)}",
-            )
-            for name, primary in settings.primaries.items()
-        }
-
-    def ref(self, name: str, at: int) -> BoardRef:
-        """A board's window at a moment."""
-        return self._configured.parse(name, at)
-
-    def reader(self, ref: BoardRef) -> Reader:
-        return self._readers[ref.board.primary]
-
-    def top(self, ref: BoardRef, limit: int) -> Answer:
-        """The first entries; a board that is not live has none and says its state."""
-        try:
-            return self.reader(ref).top(ref, limit, _now())
-        except BoardNotLive as error:
-            return error.answer
-
-    def states(self) -> list[BoardState]:
-        """Every board of every primary."""
-        return [
-            state for name in self._readers for state in self._readers[name].primary(self._configured, name, _now())
-        ]
-
-    def applied(self) -> int:
-        """Runs that all primaries hold."""
-        return min(sum(at for f, at in state.position.items() if f != MODERATION) for state in self.states())
-
-    def records(self, topic: str) -> int:
-        """Records that a topic got."""
-        return sum(end for _, end in topic_reader.bounds(self._settings.kafka, topic).values())
-
-    def sent(self) -> int:
-        """Records of the runs topic."""
-        return self.records(self._settings.kafka.topics.runs)
-
-    def snapshot(self) -> Snapshot:
-        """All boards entry by entry, and all rank changes."""
-        found = Snapshot()
-        for state in self.states():
-            digest, members = hashlib.sha256(), 0
-            for page in self.reader(state.ref).pages(state.ref, _now):
-                digest.update(_encode([entry_json(entry) for entry in page.entries]))
-                members += len(page.entries)
-            found.boards[state.ref.reference] = (digest.hexdigest(), members)
-        decode = msgspec.json.Decoder(Change).decode
-        for record in topic_reader.read(self._settings.kafka, self._settings.kafka.topics.rank_changes):
-            change = decode(record.value or b"")
-            found.events.add(change.event_id)
-            found.bests.add((change.board, change.player_id, change.composite))
-        return found
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @click.command()
 @directory_option
 @click.option("--runs", type=click.IntRange(1), metavar="N", help=f"Runs to send. Default: {RUNS}.")
-@click.option("--players", type=click.IntRange(1, 10_000_000), default=PLAYERS, show_default=True, metavar="N")
+@click.option(
+    "--players",
+    type=click.IntRange(1, 10_000_000),
+    default=PLAYERS,
+    show_default=True,
+    metavar="N",
+    help="Players who play them.",
+)
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=2, show_default=True, metavar="N", help="Applier processes."
 )
@@ -157,22 +71,26 @@ def demo(directory: Path, runs: int | None, players: int, workers: int, forever:
     view, begun = View(), time.monotonic()
     what = f"{rate or RATE:,} runs a second" if forever else f"{runs:,} runs"
     view.head(f"maxboard demo: {what} of {players:,} players, through Kafka onto two boards")
-    down = "maxboard dev down" + ("" if directory == DEFAULT_DIRECTORY else f" --dir {shlex.quote(str(directory))}")
     with ExitStack() as ending:
-        stage = _set_up(view, directory, down.replace(" down", " up"), ending)
+        stage = _set_up(view, directory, ending)
         boards = Boards(stage.settings, ending)
         if forever:
             _forever(view, stage, boards, players, workers, rate or RATE)
-            view.line(f"The servers still run; to end them: {down}")
+            view.line(f"The servers still run; to end them: {_on_stack('dev down', directory)}")
             return
         first, player = _once(view, stage, boards, runs, players, workers)
         _replay(view, stage, boards, first, workers)
-        _next(view, stage, player, down, time.monotonic() - begun)
+        _next(view, stage, player, directory, time.monotonic() - begun)
 
 
 # ------------------------------------------------------------------------------------------- steps
-def _set_up(view: View, directory: Path, up: str, ending: ExitStack) -> Stage:
-    view.step("servers", "Kafka, two Valkey primaries, a replica of each", up)
+def _on_stack(words: str, directory: Path) -> str:
+    """A command on the stack's folder, as a user types it."""
+    return f"maxboard {words}" + ("" if directory == DEFAULT_DIRECTORY else f" --dir {shlex.quote(str(directory))}")
+
+
+def _set_up(view: View, directory: Path, ending: ExitStack) -> Stage:
+    view.step("servers", "Kafka, two Valkey primaries, a replica of each", _on_stack("dev up", directory))
     stack = Stack(directory, say=view.line)
     with view.progress("starting"):
         report = stack.up()
@@ -193,7 +111,7 @@ def _once(view: View, stage: Stage, boards: Boards, runs: int, players: int, wor
     """Produce, apply, show; what the boards are then, and the player who was looked up."""
     words = ("produce", "--runs", str(runs), "--players", str(players))
     view.step("produce", "runs to Kafka, each acknowledged", stage.shown(*words))
-    at = _now()
+    at = now()
     with view.progress("sending"):
         view.line(stage.start(*words).wait())
 
@@ -213,7 +131,7 @@ def _once(view: View, stage: Stage, boards: Boards, runs: int, players: int, wor
 
     refs = [boards.ref(name, at) for name in NAMES]
     view.step("boards", "what a game shows", stage.shown("top", "weekly"))
-    view.boards([boards.top(ref, TOP) for ref in refs], _now())
+    view.boards([boards.top(ref, TOP) for ref in refs], now())
     player = _look_up(view, stage, boards, refs)
     with view.progress("reading every entry"):
         return boards.snapshot(), player
@@ -239,17 +157,16 @@ def _watch(progress: Progress, boards: Boards, runs: int) -> Callable[[], None]:
 
 
 def _look_up(view: View, stage: Stage, boards: Boards, refs: list[BoardRef]) -> str:
-    weekly = boards.top(refs[0], MIDDLE)
-    rank = min(MIDDLE, max(1, weekly.members // 2))
-    player = weekly.entries[rank - 1].player_id
+    alltime = boards.top(refs[-1], MIDDLE)
+    player = alltime.entries[min(MIDDLE, max(1, alltime.members // 2)) - 1].player_id
     view.line(f"$ {stage.shown('rank', 'weekly', player)}", "dim")
     for ref in refs:
-        answer = boards.reader(ref).rank(ref, player, _now())
-        if not answer.entries:
-            raise Refused(f"{player} is on {refs[0].reference} and not on {ref.reference}")
-        (place,) = answer.entries
-        score = render.number(place.score)
-        view.line(f"player {player}: rank {place.rank:,} of {answer.members:,} on {ref.reference}, score {score}")
+        answer = boards.reader(ref).rank(ref, player, now())
+        if not answer.entries:  # soon after a window's start: a run that finished before it
+            view.line(f"player {player}: not on {ref.reference} yet")
+        for place in answer.entries:
+            score = render.number(place.score)
+            view.line(f"player {player}: rank {place.rank:,} of {answer.members:,} on {ref.reference}, score {score}")
     return player
 
 
@@ -262,11 +179,13 @@ def _replay(view: View, stage: Stage, boards: Boards, first: Snapshot, workers: 
         stage.start(*words, group=group).wait()
         spent = time.monotonic() - begun
         second = boards.snapshot()
-    view.line(f"read and applied all {boards.applied():,} runs once more in {spent:.1f} s")
+    if (read := boards.committed(group)) != boards.sent():
+        raise Refused(f"the replay committed {read:,} of {boards.sent():,} runs: not all of the log was read again")
+    view.line(f"read and applied all {read:,} runs once more in {spent:.1f} s")
     width = max(map(len, first.boards))
     for reference, (digest, members) in first.boards.items():
-        now, _ = second.boards.get(reference, ("", 0))
-        same = "byte for byte the same" if now == digest else "NOT the same"
+        again, _ = second.boards.get(reference, ("", 0))
+        same = "byte for byte the same" if again == digest else "NOT the same"
         view.line(f"{reference:{width}}  {members:>7,} entries  sha256 {digest[:DIGITS]}…  {same}")
     # A player's equal run in the same tick is another event of the same best: not new.
     new = len(second.events - first.events) if second.bests != first.bests else 0
@@ -275,21 +194,31 @@ def _replay(view: View, stage: Stage, boards: Boards, first: Snapshot, workers: 
         raise Refused("the replay changed something; the boards above that are not the same say where")
 
 
-def _next(view: View, stage: Stage, player: str, down: str, seconds: float) -> None:
+def _next(view: View, stage: Stage, player: str, directory: Path, seconds: float) -> None:
     view.step("done", f"all of it was so, in {seconds:.0f} s. Where to look next:")
-    forever = down.replace("dev down", "demo --forever")
     looks = {
         stage.shown("boards"): "every board, its state, lag and age",
         stage.shown("around", "alltime", player): "a player and the neighbours",
         stage.shown("changes", "weekly", "--limit", "5"): "rank changes, as other services read them",
         stage.shown("check"): "what is wrong with servers and topics, if anything is",
-        forever: "the same without an end, live",
+        _on_stack("demo --forever", directory): "the same without an end, live",
     }
     width = max(map(len, looks))
     for command, why in looks.items():
         view.line(f"{command:{width}}  {why}")
     view.line()
-    view.line(f"The servers still run; to end them: {down}")
+    if hint := _not_on_path():
+        view.line(hint)
+    view.line(f"The servers still run; to end them: {_on_stack('dev down', directory)}")
+
+
+def _not_on_path() -> str:
+    """What to do before ``maxboard`` can be typed; nothing when it can."""
+    here = Path(sys.prefix)
+    if shutil.which("maxboard") or not (here / "bin" / "activate").exists():
+        return ""
+    shown = here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here
+    return f"`maxboard` is not on your PATH yet: . {shlex.quote(str(shown / 'bin' / 'activate'))}"
 
 
 # ----------------------------------------------------------------------------------------- forever
@@ -323,7 +252,7 @@ def _watch_forever(view: View, boards: Boards, live: Live | None, children: tupl
                 raise Refused(f"{child.what} ended by itself")
         try:
             sent, applied = boards.sent(), boards.applied()
-            answers = [boards.top(boards.ref(name, _now()), TOP_LIVE) for name in NAMES]
+            answers = [boards.top(boards.ref(name, now()), TOP_LIVE) for name in NAMES]
         except MaxboardError as error:
             view.line(f"{error}; trying again")
         else:
@@ -332,7 +261,7 @@ def _watch_forever(view: View, boards: Boards, live: Live | None, children: tupl
             ]
             facts = f"{_rate(samples, 1):>6,.0f} runs/s in   {_rate(samples, 2):>6,.0f} runs/s applied   "
             facts += f"lag {max(sent - applied, 0):,}   {applied:,} applied"
-            view.refresh(live, facts, answers, _now())
+            view.refresh(live, facts, answers, now())
         time.sleep(LIVE_S)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -143,7 +144,7 @@ class Stage:
 
     def shown(self, *words: str) -> str:
         """A command as a user types it."""
-        return " ".join(("maxboard", "--config", str(self._shown), *words))
+        return shlex.join(("maxboard", "--config", str(self._shown), *words))
 
     def start(self, *words: str, group: str | None = None) -> Child:
         """Start a command on this demo's configuration; ``group`` replaces the consumer group."""

@@ -35,13 +35,20 @@ def dev() -> None:
 
 @dev.command()
 @directory_option
+@click.option("--sentinel", is_flag=True, help="In a new folder: three sentinels, and two replicas of each primary.")
 @click.option("--kafka-port", type=port, help="Port of Kafka. [default: 19092, or a free one near]")
 @click.option("--weekly-port", type=port, help="Port of the primary weekly. [default: 17001, or a free one near]")
 @click.option("--alltime-port", type=port, help="Port of the primary alltime. [default: 17002, or a free one near]")
-def up(directory: Path, kafka_port: int | None, weekly_port: int | None, alltime_port: int | None) -> None:
-    """Start what does not run, and write maxboard.toml. Repeatable; data is kept."""
+def up(
+    directory: Path, sentinel: bool, kafka_port: int | None, weekly_port: int | None, alltime_port: int | None
+) -> None:
+    """Start what does not run, and write maxboard.toml. Repeatable; data is kept.
+
+    With --sentinel a replica takes over when its primary is gone, and maxboard.toml names the sentinels. A folder
+    stays what it was made as. Which server is primary is then up to the sentinels; `dev status` shows it.
+    """
     asked = {"kafka": kafka_port, "weekly": weekly_port, "alltime": alltime_port}
-    stack = Stack(directory, {name: number for name, number in asked.items() if number}, click.echo)
+    stack = Stack(directory, {name: number for name, number in asked.items() if number}, click.echo, sentinel)
     _tell(stack, directory, stack.up())
 
 

@@ -1,0 +1,181 @@
+"""Reference pages made from the code: ``python -m tests.docs_reference`` writes them, a test fails when they differ.
+
+``docs/cli.md`` from the ``--help`` of every command, ``docs/metrics.md`` from ``maxboard.metrics.FIELDS``,
+``docs/configuration.md`` from the models of ``maxboard.config``; only the meanings of keys are written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from maxboard.cli import COMMANDS, cli
+from maxboard.config import BoardConfig, Judge, Kafka, Primary, Settings, Topics
+from maxboard.metrics import FIELDS
+from maxboard.windows import duration_text
+
+DOCS = Path(__file__).parents[1] / "docs"
+WIDTH = 100
+NOTE = "<!-- Made by `python -m tests.docs_reference`: do not edit. -->\n"
+DURATIONS = {"tick", "grace", "keep", "max_future"}
+
+# table -> its model, what it is, and the meaning of each key. A test of this file's own: keys equal the model's.
+TABLES: dict[str, tuple[type[BaseModel], str, dict[str, str]]] = {
+    "": (
+        Settings,
+        "At the top of the file.",
+        {"prefix": "Begins the name of every key on the primaries: boards of two prefixes do not meet."},
+    ),
+    "[kafka]": (
+        Kafka,
+        "The log.",
+        {
+            "bootstrap": "Addresses of brokers, `host:port`, joined by commas.",
+            "group": "Consumer group of the appliers.",
+            "partitions": "Partitions of `runs` when `maxboard init` creates it.",
+            "replication": "Copies of a topic that `init` creates; without it 3, or as many as there are brokers.",
+            "client": (
+                "A table that goes to librdkafka as it is: SASL, TLS, tuning. What would break a promise is refused."
+            ),
+        },
+    ),
+    "[kafka.topics]": (
+        Topics,
+        "Names of the topics. In the environment with `_` for `-`.",
+        {
+            "runs": "Finished runs; the truth.",
+            "moderation": "Bans and verdicts, kept for ever. The applier reads it; nothing writes it yet.",
+            "rank_changes": "What the applier announces.",
+            "dead_letters": "Records that cannot be applied, with the reason in headers.",
+            "scores": "For boards whose truth is a database; not used yet.",
+        },
+    ),
+    "[primaries.NAME]": (
+        Primary,
+        "A server that holds boards. Two names for one server are refused.",
+        {
+            "url": "`redis://host:port/0`, `rediss://…`, `unix://…`. `sentinel://…` is not supported yet.",
+            "replicas": "Addresses of its copies. `init` and `check` look at them.",
+        },
+    ),
+    "[boards.NAME]": (
+        BoardConfig,
+        "A ranking. Names are 1 to 32 letters, digits, `.`, `_`, `-`. Durations are text: `500ms 10s 5m 1h 2d 8w`.",
+        {
+            "primary": "Name of the primary that holds it.",
+            "window": "`all-time`, `day`, `iso-week`, `month` or `season`, in UTC. `finished_at` chooses the window.",
+            "order": "`highest`, or `lowest` for lap times.",
+            "score_min": "Least score that the board takes.",
+            "score_max": "Greatest score that the board takes. A run outside is a dead letter of this board.",
+            "scale": "Decimal places of the score, 0 to 15.",
+            "tick": "Resolution of the tie-break: of two equal scores the earlier ranks higher.",
+            "grace": "How long after its end a window takes late runs, by record time.",
+            "keep": "How long after its end a window can be read; then it expires. At least `grace`.",
+            "start": "Start of a season, such as `2026-10-01T00:00:00Z`.",
+            "end": "End of a season.",
+            "origin": "Where an all-time board begins to count time, for 2^32 s; default 2010-01-01.",
+            "match": 'Tags that a run must have, such as `{ mode = "kart" }`; empty: all runs.',
+            "group_by": 'Tags that make a board of their own per value, such as `["track"]`.',
+            "groups": "The values of `group_by` that are allowed; empty: all.",
+            "semantics": "`max`: a best only rises.",
+        },
+    ),
+    "[judge]": (
+        Judge,
+        "What a run must be to count.",
+        {"max_future": "A run that finished later than this after its record time is a dead letter."},
+    ),
+}
+
+
+def configuration() -> str:
+    """``docs/configuration.md``."""
+    lines = [
+        "# Configuration",
+        "",
+        NOTE,
+        "One TOML file: `maxboard --config FILE`, else `$MAXBOARD_CONFIG`, else `.maxboard/maxboard.toml`, which",
+        "`maxboard dev up` writes. Every value can also be given as `MAXBOARD_…`, with `__` between the parts, as in",
+        "`MAXBOARD_KAFKA__GROUP=blue`; lists and tables are JSON there. The environment outranks the file.",
+        "",
+        "Score and time share 53 bits. A board that does not fit is refused, and the message says what would.",
+    ]
+    for table, (model, about, meanings) in TABLES.items():
+        lines += ["", f"## {f'`{table}`' if table else 'Top'}", "", about, ""]
+        lines += ["| key | default | meaning |", "|---|---|---|"]
+        for name, text in meanings.items():
+            key = name.replace("_", "-") if model is Topics else name
+            lines.append(f"| `{key}` | {_default(name, model.model_fields[name])} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(name: str, info: FieldInfo) -> str:
+    value = info.get_default(call_default_factory=True)
+    if info.is_required():
+        return "needed"
+    if value is None:
+        return "none"
+    if name in DURATIONS:
+        return f'`"{duration_text(value)}"`'
+    if isinstance(value, str):
+        return f'`"{value}"`'
+    return f"`{value:f}`" if isinstance(value, Decimal) else f"`{value}`"
+
+
+def metrics() -> str:
+    """``docs/metrics.md``."""
+    lines = [
+        "# Metrics",
+        "",
+        NOTE,
+        "`maxboard apply --metrics-port 9108` serves `/metrics` in Prometheus' format, and `/healthz`: 200 while runs",
+        "are applied, 503 with the reasons while something keeps them from it. With `--workers N` worker `i` has port",
+        "`9108 + i`. Counters end in `_total` on the wire.",
+        "",
+        "| metric | kind | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, (kind, text, labels) in FIELDS.items():
+        shown = ", ".join(f"`{label}`" for label in labels) or "-"
+        lines.append(f"| `{name}{'_total' if kind == 'counter' else ''}` | {kind} | {shown} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def command_line() -> str:
+    """``docs/cli.md``."""
+    lines = [
+        "# Command line",
+        "",
+        NOTE,
+        "Exit codes: 0 it is so, 1 it is not, 2 wrong use, 3 not yet. An error is one line on stderr that says what to",
+        "do. `--json` gives one object, or one a line for lists.",
+    ]
+    names = cli.context_settings["help_option_names"]
+    root = click.Context(cli, info_name="maxboard", terminal_width=WIDTH, help_option_names=names)
+    for path, context in [("maxboard", root), *_commands(root)]:
+        lines += ["", f"## {path}", "", "```", context.command.get_help(context), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(parent: click.Context) -> Iterator[tuple[str, click.Context]]:
+    group = parent.command
+    assert isinstance(group, click.Group)
+    for name in COMMANDS if group is cli else group.list_commands(parent):
+        command = group.get_command(parent, name)
+        assert command is not None
+        context = click.Context(command, parent, name, terminal_width=WIDTH)
+        yield context.command_path, context
+        if isinstance(command, click.Group):
+            yield from _commands(context)
+
+
+PAGES = {"cli.md": command_line, "metrics.md": metrics, "configuration.md": configuration}
+
+if __name__ == "__main__":
+    for page, make in PAGES.items():
+        (DOCS / page).write_text(make(), encoding="utf-8")
