@@ -57,7 +57,7 @@ def run(scene: Scene, life: Life, workers: int) -> Sample:
 def _ended(worker: subprocess.Popen[str]) -> int:
     """New bests that a worker tells of at its end."""
     out, errors = worker.communicate()
-    found = re.search(r"applied [\d,]+ runs in .*: ([\d,]+) new bests", out)
+    found = re.search(r"applied [\d,]+ runs? in .*: ([\d,]+) new bests?", out)
     if worker.returncode or not found:
         raise RuntimeError(f"apply: exit {worker.returncode}: {out[-500:]}{errors[-1500:]}")
     return int(found[1].replace(",", ""))

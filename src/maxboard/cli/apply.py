@@ -15,6 +15,7 @@ import click
 
 from maxboard.config import Settings, load
 from maxboard.errors import Refused, WrongUse
+from maxboard.log.checks import count
 
 if TYPE_CHECKING:
     from maxboard.pipeline.loop import Worker
@@ -96,8 +97,8 @@ class Progress:
         if self._terminal:
             click.echo("\r\x1b[K", nl=False, err=True)
         click.echo(
-            f"applied {t['records']:,} runs in {spent:.1f} s: {t['changed']:,} new bests, "
-            f"{t['dead_letters']:,} dead letters"
+            f"applied {count(t['records'], 'run')} in {spent:.1f} s: {count(t['changed'], 'new best')}, "
+            f"{count(t['dead_letters'], 'dead letter')}"
         )
 
 

@@ -102,11 +102,12 @@ def init(config: Path, grow: bool) -> None:
     admin = TopicAdmin(settings.kafka)
     topics, servers = _topics(settings, admin), list(_servers(settings))
     _refuse(_in_the_way(settings, topics, servers))
+    width = max(len(f"topic {need.name}") for need, _ in topics)
     for need, facts in topics:
-        click.echo(f"topic {need.name:16} {_settle(admin, need, facts, grow)}")
+        click.echo(f"{'topic ' + need.name:{width}}  {_settle(admin, need, facts, grow)}")
     log = _log(settings, admin)
     for name in settings.primaries:
-        click.echo(f"primary {name:14} {_define(settings, name, log)}")
+        click.echo(f"{'primary ' + name:{width}}  {_define(settings, name, log)}")
     for server in servers:
         if server.replica and server.error:
             click.echo(f"maxboard: {server.subject} at {server.error}: {server.mend}", err=True)
