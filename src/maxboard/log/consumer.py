@@ -55,7 +55,7 @@ TUNED: dict[str, Property] = {
 
 
 class GroupLog:
-    """One member of the group; who uses it sets ``assigned``, ``revoked``, ``lost``, ``uncommitted`` before ``poll``."""
+    """One member of the group; its user sets ``assigned``, ``revoked``, ``lost``, ``uncommitted`` before ``poll``."""
 
     def __init__(self, kafka: Kafka, group: str) -> None:
         self.assigned: Callable[[list[Placement]], dict[str, int]]
