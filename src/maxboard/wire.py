@@ -90,7 +90,6 @@ def decode(value: bytes) -> Run:
             and -MAX_SCORE <= score <= MAX_SCORE
             and FIRST_MS <= finished <= LAST_MS
             and b"\\" not in value
-            and value.isascii()
             and len(value) <= MAX_RECORD_BYTES
         ):
             return Run(run_id, player_id, score, finished, tags)  # type: ignore[arg-type]

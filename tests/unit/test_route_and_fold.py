@@ -29,11 +29,17 @@ def boards(**configured: dict[str, Any]) -> Boards:
 
 
 def route(run: Run, time: int, **configured: dict[str, Any]) -> Routed:
-    return Router(list(boards(**configured).by_name.values())).route(run, time)
+    return routed_by(Router(list(boards(**configured).by_name.values())), run, time)
+
+
+def routed_by(router: Router, run: Run, time: int) -> Routed:
+    routed = Routed()
+    router.route(run, time, routed)
+    return routed
 
 
 def references(routed: Routed) -> list[str]:
-    return [slot.ref.reference for _, slot, _ in routed.targets]
+    return [slot.ref.reference for slot, _ in routed.targets]
 
 
 def run(at: int, score: int = 5, **tags: str) -> Run:
@@ -61,7 +67,7 @@ def test_a_run_for_a_window_that_is_gone_is_expired_not_late() -> None:
 def test_a_process_that_runs_across_midnight_changes_the_week_by_the_runs_own_time() -> None:
     """One router, never restarted."""
     router = Router(list(boards(w={}, d={"window": "day"}, m={"window": "month"}).by_name.values()))
-    before, after = router.route(run(MONDAY - 1), MONDAY), router.route(run(MONDAY), MONDAY)
+    before, after = routed_by(router, run(MONDAY - 1), MONDAY), routed_by(router, run(MONDAY), MONDAY)
     assert references(before) == ["w:2026-W44", "d:2026-11-01", "m:2026-11"]
     assert references(after) == ["w:2026-W45", "d:2026-11-02", "m:2026-11"]
 
@@ -144,7 +150,7 @@ def test_ranges_join_and_hold_at_most_the_limit() -> None:
 def test_a_fold_keeps_the_best_of_a_player_and_counts_every_run() -> None:
     """Bests in between are not announced, but each run has its fate."""
     (fold,) = fold_all([record(0, "a", 5), record(1, "a", 9), record(2, "a", 7)], 0, 10)
-    ((composite, run_id, count),) = [best for players in fold.bests["one"].values() for best in players.values()]
+    ((composite, run_id, count),) = [best for players in fold.bests.values() for best in players.values()]
     assert (composite >> 30, run_id, count) == (9, "r1", 3)
 
 

@@ -31,7 +31,8 @@ from maxboard.model import Record
 from maxboard.pipeline.ports import Batch, Ends, Placement, TopicInfo
 
 ASK_S = 10.0  # a broker that restarts is back in about five
-SESSION_MS = 10_000  # a killed worker's partitions move after this; the heartbeat is a third
+SESSION_MS = 10_000  # a killed worker's partitions move after this
+HEARTBEAT_MS = 500  # a worker hears of a rebalance with a heartbeat: partitions on the move stand still for so long
 MAX_POLL_MS = 300_000  # polling goes on while a primary is sick, so only a stuck process passes this
 PREFETCH_KB = 16_384  # 100,000 runs: a second of the peak rate; flat memory matters more than reading ahead
 CONSUMER: dict[str, Property] = {
@@ -44,7 +45,7 @@ CONSUMER: dict[str, Property] = {
 }
 TUNED: dict[str, Property] = {
     "session.timeout.ms": SESSION_MS,
-    "heartbeat.interval.ms": SESSION_MS // 3,
+    "heartbeat.interval.ms": HEARTBEAT_MS,
     "max.poll.interval.ms": MAX_POLL_MS,
     "queued.max.messages.kbytes": PREFETCH_KB,
     "fetch.queue.backoff.ms": 20,  # the default second would leave a full prefetch idle for that long

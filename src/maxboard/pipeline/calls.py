@@ -27,7 +27,9 @@ class Calls:
     def runs(self, name: str, lane: Lane, fold: Fold, flight: Flight, now: int) -> Call:
         """A range of ``runs`` for all boards of a primary."""
         sent = []
-        for slot, players in fold.bests.get(name, {}).items():
+        for slot, players in fold.bests.items():
+            if slot.primary != name:
+                continue
             runs = BoardRuns(slot.ref, [(player, best[0]) for player, best in players.items()])
             sent.append(Sent(runs, [best[1] for best in players.values()], [best[2] for best in players.values()]))
         earliest, first = lane.first.get(name, (-1, 0))

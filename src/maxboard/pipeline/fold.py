@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from maxboard.model import Record, Refusal, Run
 from maxboard.pipeline.decode import decode
 from maxboard.pipeline.judge import judge
-from maxboard.pipeline.route import Router, Slot
+from maxboard.pipeline.route import Routed, Router, Slot
 
 Bests = dict[Slot, dict[str, tuple[int, str, int]]]  # board -> player -> (composite, run id, how many runs)
 
@@ -24,17 +24,18 @@ class Fold:
     primary gets, ``fates`` what became of its records and boards, but for those that a primary decides (I10).
     """
 
-    __slots__ = ("_sizes", "bests", "entries", "fates", "letters", "records", "start", "time", "to")
+    __slots__ = ("_routed", "_sizes", "bests", "entries", "fates", "letters", "records", "start", "time", "to")
 
     def __init__(self, start: int) -> None:
         self.start = self.to = start
         self.time = 0
         self.records = 0
         self.entries = 0
-        self.bests: dict[str, Bests] = {}
+        self.bests: Bests = {}
         self.letters: list[tuple[Record, Refusal]] = []
         self.fates: Counter[str] = Counter()
         self._sizes: dict[str, int] = {}
+        self._routed = Routed()
 
     def add(self, record: Record, router: Router, max_future: int) -> None:
         """Decode, judge, route and fold one record."""
@@ -45,7 +46,13 @@ class Fold:
         if type(run) is Run:
             refused = judge(run, record.time, max_future)
             if refused is None:
-                self._put(record, run, router)
+                routed = self._routed
+                router.route(run, record.time, routed)
+                for slot, composite in routed.targets:
+                    self._put(slot, run.player_id, composite, run.run_id)
+                if not routed.targets or routed.refused or routed.late or routed.expired:
+                    self._account(record, routed)
+                routed.clear()
                 return
             run = refused
         if run is None:
@@ -55,33 +62,29 @@ class Fold:
             self.letters.append((record, run))
             self.fates["dead-letter"] += 1
 
-    def _put(self, record: Record, run: Run, router: Router) -> None:
-        routed = router.route(run, record.time)
-        player = run.player_id
-        for primary, slot, composite in routed.targets:
-            boards = self.bests.get(primary)
-            if boards is None:
-                boards = self.bests[primary] = {}
-                self._sizes[primary] = 0
-            players = boards.get(slot)
-            if players is None:
-                players = boards[slot] = {}
-            best = players.get(player)
-            if best is None:
-                size = self._sizes[primary] = self._sizes[primary] + 1
-                self.entries = max(self.entries, size)
-                players[player] = (composite, run.run_id, 1)
-            elif composite > best[0]:
-                players[player] = (composite, run.run_id, best[2] + 1)
-            else:
-                players[player] = (best[0], best[1], best[2] + 1)
-        if routed.late or routed.expired or routed.refused:
-            self.fates["late"] += routed.late
-            self.fates["expired"] += routed.expired
-            if refusal := routed.refusal():
-                self.letters.append((record, refusal))
-                self.fates["dead-letter"] += len(routed.refused)
-        elif not routed.targets:
+    def _put(self, slot: Slot, player: str, composite: int, run_id: str) -> None:
+        players = self.bests.get(slot)
+        if players is None:
+            players = self.bests[slot] = {}
+        best = players.get(player)
+        if best is None:
+            players[player] = (composite, run_id, 1)
+            size = self._sizes[slot.primary] = self._sizes.get(slot.primary, 0) + 1
+            if size > self.entries:
+                self.entries = size
+        elif composite > best[0]:
+            players[player] = (composite, run_id, best[2] + 1)
+        else:
+            players[player] = (best[0], best[1], best[2] + 1)
+
+    def _account(self, record: Record, routed: Routed) -> None:
+        """The boards that did not get the run (I10)."""
+        self.fates["late"] += routed.late
+        self.fates["expired"] += routed.expired
+        if refusal := routed.refusal():
+            self.letters.append((record, refusal))
+            self.fates["dead-letter"] += len(routed.refused)
+        elif not routed.targets and not routed.late and not routed.expired:
             self.fates["no-board"] += 1
 
 

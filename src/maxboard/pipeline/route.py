@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from maxboard import keys
 from maxboard.boards import Board, BoardRef
 from maxboard.model import Refusal, Run
@@ -16,24 +14,35 @@ MAX_SLOTS = 100_000  # a board grouped by a free text could grow without end; fo
 class Slot:
     """One board on a primary as routing finds it again: identity is its key in a fold."""
 
-    __slots__ = ("expired_after", "late_after", "ref", "start")
+    __slots__ = ("expired_after", "late_after", "primary", "ref", "start")
 
     def __init__(self, ref: BoardRef) -> None:
         board, window = ref.board, ref.window
         self.ref = ref
+        self.primary = board.primary
         self.start = window.start
         self.late_after = window.end + board.grace
         self.expired_after = window.end + board.keep
 
 
-@dataclass(slots=True)
 class Routed:
-    """What became of a run: its (primary, slot, composite) targets, and the boards that cannot take it."""
+    """What became of a run: its (slot, composite) targets, and the boards that cannot take it.
 
-    targets: list[tuple[str, Slot, int]]
-    refused: list[tuple[str, str, str]]  # board, reason, text
-    late: int = 0
-    expired: int = 0
+    Made for one run after another by ``clear``: a new one for each would be a tenth of a fold's time.
+    """
+
+    __slots__ = ("expired", "late", "refused", "targets")
+
+    def __init__(self) -> None:
+        self.targets: list[tuple[Slot, int]] = []
+        self.refused: list[tuple[str, str, str]] = []  # board, reason, text
+        self.late = self.expired = 0
+
+    def clear(self) -> None:
+        """Forget the run."""
+        self.targets.clear()
+        self.refused.clear()
+        self.late = self.expired = 0
 
     def refusal(self) -> Refusal | None:
         """One dead letter for the record, naming every board that refused it."""
@@ -49,12 +58,10 @@ class Router:
     def __init__(self, boards: list[Board]) -> None:
         self._routes = [_Route(board) for board in boards]
 
-    def route(self, run: Run, time: int) -> Routed:
-        """``time`` is the record time in epoch ms: it alone decides what is late."""
-        routed = Routed([], [])
+    def route(self, run: Run, time: int, routed: Routed) -> None:
+        """Add what becomes of a run to ``routed``. ``time``, the record time in epoch ms, alone decides what is late."""
         for route in self._routes:
             route.add(run, time, routed)
-        return routed
 
 
 class _Route:
@@ -104,7 +111,7 @@ class _Route:
                 routed.refused.append((slot.ref.reference, "score-range", str(error)))
                 return
         rest = self.top - (finished - slot.start) // self.tick
-        routed.targets.append((board.primary, slot, points << self.bits | rest))
+        routed.targets.append((slot, points << self.bits | rest))
 
     def _find(self, run: Run, place: object, slot: Slot | None, routed: Routed) -> Slot | None:
         """The slot of a run that was not looked up yet, or of a window with bounds; None when there is none."""
