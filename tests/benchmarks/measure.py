@@ -11,8 +11,9 @@ from pathlib import Path
 from tests.benchmarks import applying, baselines, prebuilt, reading, visible
 from tests.benchmarks.sample import Case, Sample
 from tests.benchmarks.scene import Boards, Life, Scene
-from tests.benchmarks.sizes import COLD_IMPROVING, SEED, STEADY_IMPROVING, Sizes
+from tests.benchmarks.sizes import COLD_IMPROVING, JOINING_S, SEED, STEADY_IMPROVING, Sizes
 
+from maxboard import wire
 from maxboard.devstack import Stack
 from maxboard.generator import RunGenerator
 
@@ -26,8 +27,9 @@ class Results:
 
     sizes: Sizes
     cases: dict[str, dict[str, Case]] = field(default_factory=dict)
-    live: dict[str, Sample] = field(default_factory=dict)
+    live: dict[str, Case] = field(default_factory=dict)
     decoders: dict[str, list[float]] = field(default_factory=dict)
+    improving: dict[str, float] = field(default_factory=dict)  # share of the measured runs that raise a best
     players: dict[str, int] = field(default_factory=dict)  # on the all-time board in the end
     loads: list[float] = field(default_factory=list)  # of the machine, the last minute's average, at each case
 
@@ -51,19 +53,34 @@ def measure(stack: Stack, folder: Path, sizes: Sizes, say: Say) -> Results:
     for name, improving, warm, runs in plans:
         say(f"{name}: {warm:,} runs before, {runs:,} measured")
         _compare(scene(stack, folder, name, improving, sizes.players, warm, runs), results, say)
-    for name, improving, _, _ in plans:
-        for workers in sizes.workers[:2]:
-            # A log for each: what an earlier measurement left would be applied first.
-            live = scene(stack, folder, f"{name}-live", improving, sizes.players, 0, 0)
-            with live.life() as life:
-                sample = visible.run(life, workers, sizes.live_rate, sizes.live_seconds, improving, sizes.players)
-            results.live[f"{name}, {workers}"] = sample
-            say(f"  visible, {name}, {workers}: {sample.rate:,.0f} runs/s {_short(sample)}")
+    visibility(stack, folder, results, say)
     return results
+
+
+def visibility(stack: Stack, folder: Path, results: Results, say: Say) -> None:
+    """Append to visible: settled groups, and one that a second worker joins while runs flow."""
+    sizes = results.sizes
+    rows = [
+        (name, improving, workers, sizes.settle)
+        for name, improving in (("cold", COLD_IMPROVING), ("steady", STEADY_IMPROVING))
+        for workers in sizes.workers[:2]
+    ]
+    rows.append(("steady, while joining", STEADY_IMPROVING, 2, min(JOINING_S, sizes.settle)))
+    for turn in range(sizes.live_repeats):
+        for name, improving, workers, settle in rows:
+            # A log for each: what an earlier measurement left would be applied first.
+            live = scene(stack, folder, "live", improving, sizes.players, 0, 0)
+            with live.life() as life:
+                results.loads.append(os.getloadavg()[0])
+                flow = (sizes.live_rate, sizes.live_seconds, improving, sizes.players)
+                sample = visible.run(life, workers, settle, *flow)
+            results.live.setdefault(f"{name}, {workers}", Case(name)).samples.append(sample)
+            say(f"  visible {turn + 1}, {name}, {workers}: {sample.rate:,.0f} runs/s {_short(sample)}")
 
 
 def _compare(one: Scene, results: Results, say: Say) -> None:
     sizes, oracle = results.sizes, one.oracle()
+    results.improving[one.name] = improving_share(one)
     results.players[one.name] = len(oracle["alltime"])
     cases = results.cases[one.name] = {name: Case(name) for name in _cases(one, sizes, oracle)}
     for turn in range(sizes.repeats):
@@ -76,6 +93,18 @@ def _compare(one: Scene, results: Results, say: Say) -> None:
         values = [value for value, _ in one.pairs[: 40 * 2000]]
         for way, rate in reading.decoders(values).items():
             results.decoders.setdefault(way, []).append(rate)
+
+
+def improving_share(one: Scene) -> float:
+    """Share of the measured runs that raise their player's best score, in the order they were produced."""
+    best: dict[bytes, int] = {}
+    measured, better = sum(one.ends().values()) - sum(one.starts.values()), 0
+    for i, (value, player) in enumerate(one.pairs):
+        score = wire.decode(value).score
+        if score > best.get(player, -1):
+            best[player] = int(score)
+            better += i >= len(one.pairs) - measured
+    return better / measured
 
 
 def _cases(one: Scene, sizes: Sizes, oracle: Boards) -> dict[str, Measure]:

@@ -38,7 +38,8 @@ def build(scene: Scene, life: Life) -> tuple[Calls, int]:
         for name in calls:
             blocks = [
                 scripts.BoardRuns(slot.ref, [(player, best[0]) for player, best in players.items()])
-                for slot, players in fold.bests.get(name, {}).items()
+                for slot, players in fold.bests.items()
+                if slot.primary == name
             ]
             calls[name].append(scripts.apply_runs(Keys(settings.prefix), digests[name], range_, 0, now, blocks))
     return calls, runs

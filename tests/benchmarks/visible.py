@@ -26,7 +26,6 @@ from maxboard.wire import rfc3339
 
 PROBE_S, LOOK_S = 0.01, 0.001
 LATE_S = 30.0  # for probes to arrive after the last run
-START_S = 2.0  # for workers to have joined
 
 
 @dataclass
@@ -97,30 +96,32 @@ class Probes:
 class Appliers:
     """Running ``maxboard apply`` processes of one group."""
 
-    def __init__(self, life: Life, workers: int) -> None:
+    def __init__(self, life: Life, workers: int, settle: float) -> None:
         words = life.command("apply")
-        self._group = [
-            subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
-            for _ in range(workers)
-        ]
+        self._log = life.path.with_suffix(".log")
+        with self._log.open("wb") as log:
+            self._group = [subprocess.Popen(words, stdout=log, stderr=log, env=environment()) for _ in range(workers)]
         self.pids = [worker.pid for worker in self._group]
-        time.sleep(START_S)
+        time.sleep(settle)
 
     def end(self) -> float:
         """SIGTERM to all at once; seconds until the last has ended."""
         begin = time.monotonic()
+        ended = [worker.returncode for worker in self._group if worker.poll() is not None]
         for worker in self._group:
             worker.terminate()
         for worker in self._group:
             worker.wait(60)
+        if ended:
+            raise RuntimeError(f"workers ended by themselves, {ended}: {self._log.read_text(errors='replace')[-1500:]}")
         return time.monotonic() - begin
 
 
-def run(life: Life, workers: int, rate: int, seconds: float, improving: float, players: int) -> Sample:
-    """Extra: ``p50``, ``p99``, ``max`` (ms), ``probes``, ``memory_mb`` of the largest worker, ``stop_s`` from SIGTERM to exit."""
+def run(life: Life, workers: int, settle: float, rate: int, seconds: float, improving: float, players: int) -> Sample:
+    """Extra: ``p50``, ``p99``, ``max`` in ms, ``probes``, ``memory_mb`` of the largest worker, ``stop_s`` to exit."""
     words = [sys.executable, "-m", "tests.benchmarks.paced", str(life.path)]
     words += [str(rate), str(seconds), str(improving), str(players)]
-    appliers = Appliers(life, workers)
+    appliers = Appliers(life, workers, settle)
     try:
         with peak_memory(appliers.pids) as memory:
             producer = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment())
@@ -133,5 +134,10 @@ def run(life: Life, workers: int, rate: int, seconds: float, improving: float, p
     sent, spent = out.split()
     found = probes.latencies(begin + seconds / 5)
     extra = {"p50": found[len(found) // 2], "p99": found[int(len(found) * 0.99)], "max": found[-1]}
-    extra |= {"probes": len(found), "memory_mb": max(memory) / 1e6, "stop_s": stop}
+    extra |= {
+        "probes": len(found),
+        "wanted": int(seconds * 0.8 / PROBE_S),
+        "memory_mb": max(memory) / 1e6,
+        "stop_s": stop,
+    }
     return Sample(int(sent), float(spent), extra)

@@ -79,8 +79,7 @@ class Fold:
 
     def _account(self, record: Record, routed: Routed) -> None:
         """The boards that did not get the run (I10)."""
-        self.fates["late"] += routed.late
-        self.fates["expired"] += routed.expired
+        self.fates.update({name: n for name, n in (("late", routed.late), ("expired", routed.expired)) if n})
         if refusal := routed.refusal():
             self.letters.append((record, refusal))
             self.fates["dead-letter"] += len(routed.refused)

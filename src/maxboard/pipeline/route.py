@@ -59,7 +59,7 @@ class Router:
         self._routes = [_Route(board) for board in boards]
 
     def route(self, run: Run, time: int, routed: Routed) -> None:
-        """Add what becomes of a run to ``routed``. ``time``, the record time in epoch ms, alone decides what is late."""
+        """Add what becomes of a run to ``routed``; its record time (epoch ms) alone decides what is late."""
         for route in self._routes:
             route.add(run, time, routed)
 
