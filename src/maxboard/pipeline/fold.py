@@ -70,8 +70,7 @@ class Fold:
         if best is None:
             players[player] = (composite, run_id, 1)
             size = self._sizes[slot.primary] = self._sizes.get(slot.primary, 0) + 1
-            if size > self.entries:
-                self.entries = size
+            self.entries = max(self.entries, size)
         elif composite > best[0]:
             players[player] = (composite, run_id, best[2] + 1)
         else:
