@@ -26,7 +26,7 @@ run: $(READY) ## Keep a generator and an applier going until Ctrl-C
 	@$(BIN)/maxboard demo --dir $(DIR) --forever
 
 test: $(READY) ## The whole suite on real servers
-	@$(BIN)/python -m pytest tests --ignore tests/benchmarks
+	@$(BIN)/python -m pytest tests
 
 unit: $(READY) ## The inner loop: what needs no Kafka
 	@$(BIN)/python -m pytest -q tests/unit tests/laws tests/lua

@@ -22,7 +22,7 @@ from maxboard.windows import duration_text
 DOCS = Path(__file__).parents[1] / "docs"
 WIDTH = 100
 NOTE = "<!-- Made by `python -m tests.docs_reference`: do not edit. -->\n"
-DURATIONS = {"tick", "grace", "keep", "max_future"}
+DURATIONS = {"tick", "grace", "keep", "max_future", "wait_timeout"}
 
 # table -> its model, what it is, and the meaning of each key. A test of this file's own: keys equal the model's.
 TABLES: dict[str, tuple[type[BaseModel], str, dict[str, str]]] = {
@@ -59,8 +59,13 @@ TABLES: dict[str, tuple[type[BaseModel], str, dict[str, str]]] = {
         Primary,
         "A server that holds boards. Two names for one server are refused.",
         {
-            "url": "`redis://host:port/0`, `rediss://…`, `unix://…`. `sentinel://…` is not supported yet.",
+            "url": "`redis://host:port/0`, `rediss://…`, `unix://…`. `sentinel://host:26379,host:26379/service-name`.",
             "replicas": "Addresses of its copies. `init` and `check` look at them.",
+            "wait_replicas": (
+                "Runs count as applied, and offsets are committed, once so many replicas hold them (WAIT); 0: once the "
+                "primary does. With fewer, health is red and runs wait. The boards show them all the same."
+            ),
+            "wait_timeout": "How long one WAIT may take; then it is asked again. At most `5s`.",
         },
     ),
     "[boards.NAME]": (

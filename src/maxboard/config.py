@@ -145,7 +145,7 @@ def _servers(url: str) -> set[tuple[str, ...]]:
     where = urlsplit(url)
     if where.scheme == "unix" and where.path:
         return {("unix", where.path)}
-    sentinel, service = where.scheme == "sentinel", where.path.strip("/")
+    sentinel, service = where.scheme == "sentinel", where.path.strip("/").partition("/")[0]
     if where.scheme not in ("redis", "rediss", "sentinel") or (sentinel and not service):
         raise ValueError
     servers: set[tuple[str, ...]] = set()
@@ -162,8 +162,11 @@ def _servers(url: str) -> set[tuple[str, ...]]:
 
 
 def _public(url: str) -> str:
-    """An address without user and password."""
-    return re.sub(r"//.*@", "//…@", url)
+    """An address without user, password and options."""
+    return re.sub(r"//.*@", "//…@", url.partition("?")[0])
+
+
+WAIT_MS = 5000  # greatest wait_timeout: half of the silence after which a primary counts as hung
 
 
 class Primary(_Part):
@@ -171,6 +174,8 @@ class Primary(_Part):
 
     url: str
     replicas: list[str] = []
+    wait_replicas: Whole = Field(0, ge=0, le=16)
+    wait_timeout: Duration = Field(1000, ge=1, le=WAIT_MS)
 
     @model_validator(mode="after")
     def _urls(self) -> Primary:

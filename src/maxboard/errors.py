@@ -29,7 +29,11 @@ class Retry(MaxboardError):
 
 
 class ServerNotReady(Retry):
-    """A server cannot take calls now."""
+    """A server cannot take calls now. ``kind`` says why, for metrics: gone, timeout, loading, read-only, silent, …"""
+
+    def __init__(self, text: str, kind: str = "gone") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class DeadLetter(MaxboardError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ class Results:
     sizes: Sizes
     cases: dict[str, dict[str, Case]] = field(default_factory=dict)
     live: dict[str, Case] = field(default_factory=dict)
+    ended: Counter[str] = field(default_factory=Counter)  # live measurements in which a worker ended by itself
     decoders: dict[str, list[float]] = field(default_factory=dict)
     improving: dict[str, float] = field(default_factory=dict)  # share of the measured runs that raise a best
     players: dict[str, int] = field(default_factory=dict)  # on the all-time board in the end
@@ -49,10 +51,13 @@ def scene(stack: Stack, folder: Path, name: str, improving: float, players: int,
 def measure(stack: Stack, folder: Path, sizes: Sizes, say: Say) -> Results:
     """Everything; raises when a board is not what the oracle says."""
     results = Results(sizes)
-    plans = [("cold", COLD_IMPROVING, 0, sizes.cold), ("steady", STEADY_IMPROVING, sizes.warm, sizes.steady)]
-    for name, improving, warm, runs in plans:
+    plans = [
+        ("cold", COLD_IMPROVING, sizes.cold_players, sizes.cold_warm, sizes.cold),
+        ("steady", STEADY_IMPROVING, sizes.players, sizes.warm, sizes.steady),
+    ]
+    for name, improving, players, warm, runs in plans:
         say(f"{name}: {warm:,} runs before, {runs:,} measured")
-        _compare(scene(stack, folder, name, improving, sizes.players, warm, runs), results, say)
+        _compare(scene(stack, folder, name, improving, players, warm, runs), results, say)
     visibility(stack, folder, results, say)
     return results
 
@@ -73,7 +78,12 @@ def visibility(stack: Stack, folder: Path, results: Results, say: Say) -> None:
             with live.life() as life:
                 results.loads.append(os.getloadavg()[0])
                 flow = (sizes.live_rate, sizes.live_seconds, improving, sizes.players)
-                sample = visible.run(life, workers, settle, *flow)
+                try:
+                    sample = visible.run(life, workers, settle, *flow)
+                except visible.WorkerEndedError as error:
+                    results.ended[f"{name}, {workers}"] += 1
+                    say(f"  visible {turn + 1}, {name}, {workers}: {error}")
+                    continue
             results.live.setdefault(f"{name}, {workers}", Case(name)).samples.append(sample)
             say(f"  visible {turn + 1}, {name}, {workers}: {sample.rate:,.0f} runs/s {_short(sample)}")
 

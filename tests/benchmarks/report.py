@@ -53,15 +53,16 @@ def render(results: Results, hardware: str) -> str:
     lines = [head]
     for name, cases in results.cases.items():
         runs = sizes.cold if name == "cold" else sizes.steady
+        players = sizes.cold_players if name == "cold" else sizes.players
         share, folded = results.improving[name], cases["consume, decode, judge, route, fold"]
         told = (
-            f"{runs:,} runs of {sizes.players:,} players, {results.players[name]:,} of them on the boards in the end; "
+            f"{runs:,} runs of {players:,} players, {results.players[name]:,} of them on the boards in the end; "
             f"{folded.median('entries') / runs / 2:.2f} script entries a run and board after folding. The plain loop's "
             f"ZADDs, over the first of them, changed {cases['plain loop'].median('improving'):.2f} of the times."
         )
         title = f"### {name.capitalize()}: {share * 10:.1f} in 10 runs raise a best"
         lines += ["", title, "", told, "", *_rates(cases), "", *_appliers(cases)]
-    lines += ["", "### From append to visible on both boards", "", *_live(results.live)]
+    lines += ["", "### From append to visible on both boards", "", *_live(results)]
     lines += ["", "### Floors and aims", "", *_goals(results)]
     lines += ["", "### Decoders", "", "| | runs/s |", "|---|--:|"]
     lines += [f"| {name} | {statistics.median(rates):,.0f} |" for name, rates in results.decoders.items()]
@@ -103,19 +104,27 @@ def _appliers(cases: dict[str, Case]) -> list[str]:
     return lines
 
 
-def _live(live: dict[str, Case]) -> list[str]:
-    titles = "runs/s | p50, ms | p99, ms | | max, ms | probes | memory peak, MB a worker | end, s"
-    lines = [f"| data, number of workers | {titles} |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
-    for name, case in live.items():
+def _live(results: Results) -> list[str]:
+    titles = "times | runs/s | p50, ms | p99, ms | | max, ms | probes | memory peak, MB a worker | end, s"
+    lines = [f"| data, number of workers | {titles} |", "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    for name, case in results.live.items():
         seen, wanted = (sum(sample.extra[key] for sample in case.samples) for key in ("probes", "wanted"))
         p99 = [sample.extra["p99"] for sample in case.samples]
         lines.append(
-            f"| {name} | {case.rate:,.0f} | {case.median('p50'):.0f} | {case.median('p99'):.0f} "
+            f"| {name} | {_times(results, name)} | {case.rate:,.0f} "
+            f"| {case.median('p50'):.0f} | {case.median('p99'):.0f} "
             f"| [{min(p99):.0f} to {max(p99):.0f}] | {case.greatest('max'):.0f} "
             f"| {seen:,.0f} of {wanted:,.0f} "
             f"| {case.greatest('memory_mb'):.0f} | {case.greatest('stop_s'):.1f} |"
         )
     return lines
+
+
+def _times(results: Results, name: str) -> str:
+    ended = results.ended[name]
+    return f"{len(results.live[name].samples)}" + (
+        f", and **{ended} in which a worker ended by itself**" if ended else ""
+    )
 
 
 def _goals(results: Results) -> list[str]:
@@ -134,7 +143,7 @@ def _goals(results: Results) -> list[str]:
         ("memory peak of a worker, MB", memory, MEMORY, False),
     ]
     rows += [
-        (f"append to visible, {name}, p99, ms", case.median("p99"), VISIBLE_P99, False)
+        (f"append to visible, {name}, p99, ms ({_times(results, name)} times)", case.median("p99"), VISIBLE_P99, False)
         for name, case in results.live.items()
     ]
     lines = ["| | measured | floor | | aim | |", "|---|--:|--:|---|--:|---|"]

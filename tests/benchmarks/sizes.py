@@ -17,8 +17,10 @@ COLD_IMPROVING, STEADY_IMPROVING = 0.75, 0.05
 class Sizes:
     """Numbers of runs, players, repetitions and seconds of one benchmark run."""
 
-    players: int
-    cold: int  # runs, onto empty boards
+    players: int  # of the steady runs
+    cold_players: int  # so many that few runs of a range are of the same player, as in a large game
+    cold_warm: int  # runs applied before the cold ones; not measured
+    cold: int  # runs
     warm: int  # runs applied before the steady ones; not measured
     steady: int  # runs, onto boards that hold the warm ones
     plain: int  # runs of a baseline that sends one at a time
@@ -31,8 +33,10 @@ class Sizes:
     workers: tuple[int, ...]
 
 
-FULL = Sizes(100_000, 150_000, 400_000, 300_000, 6_000, 24_000, 5, 10.0, PEAK_RATE, 3, 10.0, (1, 2, 3))
-QUICK = Sizes(200, 5_000, 2_000, 5_000, 100, 400, 1, 2.0, 500, 1, 2.0, (1, 2))
+FULL = Sizes(
+    100_000, 2_000_000, 600_000, 150_000, 400_000, 300_000, 6_000, 24_000, 5, 10.0, PEAK_RATE, 3, 10.0, (1, 2, 3)
+)
+QUICK = Sizes(200, 2_000, 1_000, 5_000, 2_000, 5_000, 100, 400, 1, 2.0, 500, 1, 2.0, (1, 2))
 
 # Of the design: (floor, aim).
 COLD_RATE = (17_400.0, 35_000.0)  # runs/s

@@ -19,6 +19,7 @@ def test_a_tiny_benchmark_gives_its_table_and_every_applier_ends_with_the_boards
     with brokers.embedded(tmp_path / "stack") as stack:
         results = measure(stack, tmp_path, QUICK, lambda _: None)
         report.write(document, report.render(results, report.machine(stack)))
+    assert not results.ended
     text = document.read_text(encoding="utf-8")
     assert text.startswith("# Before\n")
     assert text.endswith("After.\n")

@@ -93,6 +93,10 @@ class Probes:
         return sorted((seen.get(name, float("inf")) - at) * 1000 for name, at in self.appended.items() if at >= since)
 
 
+class WorkerEndedError(RuntimeError):
+    """A worker stopped while runs flowed: no figure, and a failure of the product."""
+
+
 class Appliers:
     """Running ``maxboard apply`` processes of one group."""
 
@@ -113,7 +117,9 @@ class Appliers:
         for worker in self._group:
             worker.wait(60)
         if ended:
-            raise RuntimeError(f"workers ended by themselves, {ended}: {self._log.read_text(errors='replace')[-1500:]}")
+            raise WorkerEndedError(
+                f"workers ended by themselves, {ended}: {self._log.read_text(errors='replace')[-1500:]}"
+            )
         return time.monotonic() - begin
 
 

@@ -30,6 +30,7 @@ from maxboard.changes import decode_change
 from maxboard.config import parse
 from maxboard.keys import Keys
 from maxboard.pipeline.applier import Applier, Topics
+from maxboard.pipeline.ports import Ends
 from maxboard.testing import ManualClock, MemoryLog, MemoryOutbox, MemoryTopics, Oracle, WirePrimary
 from maxboard.wire import rfc3339
 
@@ -341,4 +342,25 @@ def test_every_record_has_one_fate(two_primaries: dict[str, redis.Redis]) -> Non
     fates = sum((w.applier.tally.fates for w in machine.workers), Counter[str]())
     # two runs onto three boards, one of which cannot hold 70
     assert fates == Counter({"applied": 5, "dead-letter": 2, "tombstone": 1})
+    machine.teardown()
+
+
+def test_an_answer_about_the_end_may_be_older_than_what_was_applied_meanwhile(
+    two_primaries: dict[str, redis.Redis],
+) -> None:
+    """The ends are asked for and answered later: records applied in between are no sign of a topic that was cut."""
+    ApplierMachine.clients = two_primaries
+    machine = ApplierMachine()
+    machine.assign()
+    machine._come_to_rest()
+    stale = machine.topics.ends()
+    for worker in machine.workers:
+        worker.applier._asked_ends = worker.applier._clock.monotonic() + 3600  # no new question from here on
+        worker.applier._asked_at = dict(stale)
+    machine.produce([("a", 5, 0), ("b", 6, 1)], again=False)
+    machine.flow(3, True, ["one", "two"])
+    for worker in machine.workers:
+        worker.applier._saw_ends(Ends(START_MS, stale))
+        assert all(lane.end >= lane.done for lane in worker.applier.lanes.values())
+        worker.applier._asked_ends = 0.0
     machine.teardown()

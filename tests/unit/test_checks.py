@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from maxboard import checks
+from maxboard.board import checks as board_checks
 from maxboard.checks import Finding, ServerFacts
-from maxboard.config import Kafka
+from maxboard.config import Kafka, parse
 from maxboard.log import checks as log_checks
 from maxboard.log.topics import TopicFacts, needs
 
@@ -46,7 +47,7 @@ def of(topic: TopicFacts, need: int = 0) -> list[Finding]:
 
 
 def test_a_good_server_is_one_ok() -> None:
-    assert levels(checks.server(GOOD)) == ["ok"]
+    assert levels(board_checks.server(GOOD)) == ["ok"]
 
 
 @pytest.mark.parametrize(
@@ -56,47 +57,49 @@ def test_a_good_server_is_one_ok() -> None:
 def test_redis_before_7_2_is_refused_with_the_version_that_is_needed(version: str, level: str) -> None:
     """redis-py#2845, go-redis#3306: WITHSCORE is missing below 7.2."""
     info = {"redis_version": version, "role": "master", "aof_enabled": "1"}
-    found = checks.server(replace(GOOD, info=info))
+    found = board_checks.server(replace(GOOD, info=info))
     assert levels(found) == [level]
     assert level == "ok" or "Redis 7.2" in found[0].mend
 
 
 def test_valkey_is_judged_by_its_own_version_not_by_the_redis_version_it_claims() -> None:
-    assert levels(checks.server(with_info(valkey_version="7.2.9"))) == ["danger"]
+    assert levels(board_checks.server(with_info(valkey_version="7.2.9"))) == ["danger"]
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
 def test_a_server_that_may_evict_boards_is_a_danger(policy: str) -> None:
     """juicefs#1991, redis#4496."""
-    (found,) = checks.server(with_info(maxmemory_policy=policy))
+    (found,) = board_checks.server(with_info(maxmemory_policy=policy))
     assert (found.level, policy in found.text, "noeviction" in found.mend) == ("danger", True, True)
 
 
 def test_a_replica_in_the_place_of_a_primary_is_a_danger_and_the_other_way_round() -> None:
-    assert levels(checks.server(with_info(role="slave", master_host="h", master_port="1"))) == ["danger"]
-    assert levels(checks.server(replace(GOOD, replica=True))) == ["danger"]
-    assert levels(checks.server(replace(with_info(role="slave", master_link_status="up"), replica=True))) == ["ok"]
+    assert levels(board_checks.server(with_info(role="slave", master_host="h", master_port="1"))) == ["danger"]
+    assert levels(board_checks.server(replace(GOOD, replica=True))) == ["danger"]
+    assert levels(board_checks.server(replace(with_info(role="slave", master_link_status="up"), replica=True))) == [
+        "ok"
+    ]
     down = replace(with_info(role="slave", master_link_status="down"), replica=True)
-    assert levels(checks.server(down)) == ["ok", "warning"]
+    assert levels(board_checks.server(down)) == ["ok", "warning"]
 
 
 def test_cluster_mode_is_a_danger() -> None:
-    assert levels(checks.server(with_info(cluster_enabled="1"))) == ["danger"]
+    assert levels(board_checks.server(with_info(cluster_enabled="1"))) == ["danger"]
 
 
 def test_saving_nothing_is_a_warning_and_either_way_of_saving_is_enough() -> None:
-    assert levels(checks.server(with_info(aof_enabled="0"))) == ["ok", "warning"]
+    assert levels(board_checks.server(with_info(aof_enabled="0"))) == ["ok", "warning"]
     saving = replace(with_info(aof_enabled="0"), config={**CONFIG, "save": "3600 1"})
-    assert levels(checks.server(saving)) == ["ok"]
+    assert levels(board_checks.server(saving)) == ["ok"]
 
 
 def test_freeing_in_the_foreground_is_a_warning_for_each_setting() -> None:
     slow = replace(GOOD, config={**CONFIG, "lazyfree-lazy-expire": "no", "lazyfree-lazy-server-del": "no"})
-    assert levels(checks.server(slow)) == ["ok", "warning", "warning"]
+    assert levels(board_checks.server(slow)) == ["ok", "warning", "warning"]
 
 
 def test_settings_that_may_not_be_read_are_a_warning() -> None:
-    assert levels(checks.server(replace(GOOD, config=None))) == ["ok", "warning"]
+    assert levels(board_checks.server(replace(GOOD, config=None))) == ["ok", "warning"]
 
 
 def test_two_names_of_one_server_are_a_danger_however_it_is_addressed() -> None:
@@ -174,3 +177,107 @@ def test_the_exit_code_is_1_for_a_known_danger_3_for_what_was_not_reached_else_0
     ok, bad = Finding("ok", "s", "t"), Finding("danger", "s", "t")
     away = replace(bad, unreachable=True)
     assert [checks.exit_code(found) for found in ([ok], [ok, away], [ok, away, bad], [])] == [0, 3, 1, 0]
+
+
+def names(found: list[Finding]) -> list[str]:
+    return [finding.name for finding in found if finding.level != "ok"]
+
+
+def test_every_finding_that_is_not_ok_has_a_name_that_can_be_overridden() -> None:
+    bad = [
+        *board_checks.server(with_info(valkey_version="7.0", maxmemory_policy="allkeys-lru", cluster_enabled="1")),
+        *board_checks.server(replace(with_info(role="slave", aof_enabled="0"), skew=90_000)),
+        *board_checks.server(replace(GOOD, info={}, error="x")),
+        *of(facts(cleanup_policy="compact", message_timestamp_type="CreateTime", retention_ms="1")),
+        *of(replace(facts(), leaderless=1, replication=1)),
+        *log_checks.log_identity("p", "other", facts()),
+        *checks.definitions("p", "a", "b", ["w"]),
+    ]
+    assert len(set(names(bad))) > 12
+    assert set(names(bad)) <= set(checks.NAMES)
+
+
+@pytest.mark.parametrize(
+    ("members", "info", "found"),
+    [
+        (1_000, {"used_memory": "500000", "maxmemory": "1000000"}, []),
+        (10_000, {"used_memory": "500000", "maxmemory": "1000000"}, ["memory"]),
+        (0, {"used_memory": "950000", "maxmemory": "1000000"}, ["memory"]),
+        (10_000, {"used_memory": "500000", "maxmemory": "0", "total_system_memory": "1000000"}, ["memory"]),
+        (10_000, {"used_memory": "500000", "maxmemory": "0", "total_system_memory": "9000000"}, []),
+        (10_000, {}, []),
+    ],
+)
+def test_boards_that_do_not_fit_a_second_time_are_a_warning(
+    members: int, info: dict[str, str], found: list[str]
+) -> None:
+    """A rebuild holds them twice, at 77 bytes a member."""
+    assert names(board_checks.server(replace(with_info(**info), members=members))) == found
+
+
+@pytest.mark.parametrize(
+    ("skew", "level"), [(0, "ok"), (900, "ok"), (-1_500, "warning"), (59_000, "warning"), (-61_000, "danger")]
+)
+def test_clocks_may_differ_by_a_second_and_never_by_a_minute(skew: int, level: str) -> None:
+    """The scripts allow 60 s at a board's expiry."""
+    found = [finding for finding in board_checks.server(replace(GOOD, skew=skew)) if finding.name]
+    assert [finding.level for finding in found] == ([] if level == "ok" else [level])
+    assert all("ahead of" in finding.text if skew > 0 else "behind" in finding.text for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("slave", "found"),
+    [
+        ("ip=h,port=1,state=online,offset=990,lag=0", []),
+        ("ip=h,port=1,state=online,offset=100,lag=0", ["replica-health"]),
+        ("ip=h,port=1,state=online,offset=990,lag=30", ["replica-health"]),
+        ("ip=h,port=1,state=wait_bgsave,offset=0,lag=0", ["replica-health"]),
+    ],
+)
+def test_a_replica_that_is_far_behind_or_silent_is_a_warning(slave: str, found: list[str]) -> None:
+    info = {"connected_slaves": "1", "master_repl_offset": "1000", "repl_backlog_size": "500", "slave0": slave}
+    assert names(board_checks.server(with_info(**info))) == found
+
+
+def test_fewer_replicas_than_are_waited_for_is_a_warning() -> None:
+    assert names(board_checks.waiting(with_info(connected_slaves="1"), 2)) == ["replica-health"]
+    assert board_checks.waiting(with_info(connected_slaves="2"), 2) == []
+
+
+def test_a_save_that_failed_is_a_warning() -> None:
+    assert names(board_checks.server(with_info(rdb_last_bgsave_status="err"))) == ["persistence"]
+
+
+def test_a_log_kept_shorter_than_boards_need_is_a_warning_that_names_them() -> None:
+    settings = parse(
+        {
+            "kafka": {"bootstrap": "h:1"},
+            "primaries": {"one": {"url": "redis://h:1/0"}},
+            "boards": {
+                "daily": {"primary": "one", "window": "day", "score_max": 10, "keep": "2d"},
+                "weekly": {"primary": "one", "window": "iso-week", "score_max": 10, "keep": "8w"},
+                "ever": {"primary": "one", "window": "all-time", "score_max": 10, "tick": "1s"},
+            },
+        }
+    )
+    boards, now = settings.build().by_name.values(), 1_793_000_000_000
+    (short,) = log_checks.reach(RUNS, facts(), boards, now)
+    assert (short.name, short.level) == ("log-reach", "warning")
+    assert "weekly" in short.text
+    assert "ever all of it" in short.text
+    assert "daily" not in short.text
+    assert log_checks.reach(RUNS, facts(retention_ms="-1"), boards, now) == []
+    assert log_checks.reach(RUNS, None, boards, now) == []
+
+
+def test_copies_and_in_sync_brokers_are_judged_by_what_is_configured() -> None:
+    def judged(topic: TopicFacts, brokers: int, copies: int | None) -> list[str]:
+        return names(log_checks.topic(RUNS, topic, "b", brokers, copies))
+
+    one, two = replace(facts(), replication=1), replace(facts(), replication=2)
+    assert judged(one, 1, None) == []  # said once, of the cluster
+    assert judged(one, 1, 3) == ["replication"]
+    assert judged(one, 3, None) == ["replication"]
+    assert judged(two, 3, 2) == ["min-insync"]  # one broker down, and nothing can be written
+    assert judged(facts(min_insync_replicas="1"), 3, None) == ["min-insync"]
+    assert judged(facts(), 3, 3) == []

@@ -213,7 +213,7 @@ def test_a_raw_reply_has_the_kind_of_its_code(code: str) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("sentinel://a:26379,b:26379/service", "sentinel:// is not supported yet"),
+        ("sentinel://me:secret@a:26379,b:26379/", "write sentinel://"),
         ("redis://me:secret@a:6379/zero", "a database number"),
         ("redis://me:secret@a:port/0", "is no address"),
         ("http://me:secret@a/0", "is no address"),

@@ -28,7 +28,7 @@ ADVICE: dict[Kind, str] = {
     "gone": "cannot be reached ({detail}): start it, or correct its url",
     "timeout": "does not answer in time: look at its load and the network",
     "loading": "is loading its data: wait until it is done",
-    "read-only": "is a replica and takes no writes: promote it, or correct its url",
+    "read-only": "is a replica and takes no writes: wait for the fail-over, or promote it, or correct its url",
     "full": "is out of memory: raise maxmemory, or remove old boards",
     "misconfigured": "cannot save its data and stopped writing: look at its log and its disk",
     "busy": "is busy with a script that does not end: SCRIPT KILL, then look at what sent it",
@@ -112,38 +112,61 @@ def answering(server: str) -> Iterator[None]:
 
 
 def address(url: str) -> str:
-    """Host and port, or path, of a URL: what messages may show. Never user or password."""
+    """Host and port, or path, of a URL, and a sentinel's service: what messages may show. Never user or password."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return parts.path
-    return parts.netloc.rpartition("@")[2]
+    hosts = parts.netloc.rpartition("@")[2]
+    return f"{hosts}/{parts.path.strip('/').partition('/')[0]}" if parts.scheme == "sentinel" else hosts
 
 
-def connect(url: str) -> redis.Redis:
-    """A client of ``redis://``, ``rediss://`` or ``unix://``; connects at its first call. Raises ``ConfigError``.
+def connect(url: str, *, writes: bool = False) -> redis.Redis:
+    """A client of ``redis://``, ``rediss://``, ``unix://`` or ``sentinel://``; connects at its first call.
+
+    ``sentinel://`` (see ``sentinel.Service``) asks for the primary at each new connection, and drops one on which
+    a server answers that it is a replica. ``writes``: a server that is no primary is refused as it is connected to,
+    whatever the scheme; a sentinel's answer is always checked so. Raises ``ConfigError``.
 
     RESP2, because the scripts' replies are integers, texts and lists only, and doubles would lose the text form.
     No retries: who calls knows whether to wait, and latency that nobody sees is worse than an error.
     """
     parts = urlsplit(url)
-    if parts.scheme == "sentinel":
-        # sentinel://host:26379,host:26379/service-name: asks the sentinels for the primary and returns a client whose
-        # pool asks again at each new connection. Until then an error, not a guess at the first host.
-        raise ConfigError(f"{address(url)}: sentinel:// is not supported yet: write the primary's own redis:// address")
     if parts.scheme in ("redis", "rediss") and not re.fullmatch(r"/?|/\d+", parts.path):
         raise ConfigError(f"{address(url)}{parts.path}: the part after the port is a database number, such as /0")
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": REPLY_TIMEOUT_S,
+        "socket_keepalive": True,
+        "retry": Retry(NoBackoff(), 0),
+        "client_name": "maxboard",
+    }
+    if writes or parts.scheme == "sentinel":
+        options["redis_connect_func"] = _as_primary
     try:
-        return redis.Redis.from_url(
-            url,
-            protocol=2,
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
-            socket_timeout=REPLY_TIMEOUT_S,
-            socket_keepalive=True,
-            retry=Retry(NoBackoff(), 0),
-            client_name="maxboard",
-        )
+        if parts.scheme != "sentinel":
+            return redis.Redis.from_url(url, **options)
+        from maxboard.board.sentinel import client_of  # which needs this module
+
+        return client_of(url, options)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{address(url)!r} is no address of a server: {error}") from None
+
+
+def _as_primary(connection: Any) -> None:
+    """Handshake, and refuse a server that is no primary: one round trip.
+
+    HELLO, because it tells the role to every user; ROLE and INFO are often forbidden. A server that does not tell
+    is taken: it refuses a write by itself when it is a replica.
+    """
+    connection.on_connect()
+    connection.send_command("HELLO")
+    try:
+        told = connection.read_response()
+    except redis.exceptions.ResponseError:
+        return
+    if dict(zip(told[::2], told[1::2], strict=False)).get(b"role") == b"replica":
+        raise redis.exceptions.ReadOnlyError(f"{connection.host}:{connection.port} is a replica")
 
 
 def call(client: redis.Redis, command: scripts.Command) -> Any:

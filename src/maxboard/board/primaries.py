@@ -15,6 +15,7 @@ import redis
 from maxboard.board import scripts
 from maxboard.board.client import address, classify, connect, explain
 from maxboard.board.scripts import SCRIPTS, Command
+from maxboard.board.sentinel import Found
 from maxboard.errors import ConfigError, MaxboardError, ServerNotReady
 from maxboard.pipeline.ports import Failure
 
@@ -22,17 +23,25 @@ READ_AT_ONCE = 64  # replies taken in one go: leaves room for the other primarie
 
 
 class PrimaryConnection:
-    """``pipeline.ports.PrimaryPort`` over a socket."""
+    """``pipeline.ports.PrimaryPort`` over a socket.
+
+    Only ever to a primary: the role is asked for as it connects, and a reply that says "read-only" is the end of
+    the connection, as a demoted primary keeps its connections; so is a sentinel's word that another server is primary.
+    Every call without a reply is then sent again, to the server that the address, or its sentinels, give by then.
+    """
 
     def __init__(self, name: str, url: str) -> None:
         self.name = name
         self._server = f"primary {name!r} at {address(url)}"
-        self._pool = connect(url).connection_pool
+        self._pool = connect(url, writes=True).connection_pool
         self._connection: Any = None
         self._owed = 0
+        self._trouble: MaxboardError | None = None  # how the connection was lost; until somebody was told
 
     def send(self, commands: Sequence[Command]) -> None:
+        self._tell()
         try:
+            self._refuse_replaced()
             connection = self._connected()
             packed = [part for command in commands for part in connection.pack_command(*command.words())]
             connection.send_packed_command([b"".join(packed)], check_health=False)
@@ -41,20 +50,28 @@ class PrimaryConnection:
             raise self._lost(error) from error
 
     def receive(self) -> list[object]:
+        self._tell()
         replies: list[object] = []
         try:
+            self._refuse_replaced()
             while self._owed and len(replies) < READ_AT_ONCE and self._connection.can_read(timeout=0):
                 replies.append(self._reply())
         except (redis.exceptions.RedisError, OSError) as error:
-            self._lost(error)
-            if not replies:
-                raise self._lost(error) from error
+            self._trouble = self._lost(error)
+            if not replies:  # what came before the loss is taken first
+                self._tell()
         return replies
+
+    def _tell(self) -> None:
+        """Raise what happened to the connection, once."""
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            raise trouble
 
     def _reply(self) -> object:
         try:
             reply: object = self._connection.read_response(disable_decoding=True)
-        except redis.exceptions.ConnectionError:
+        except (redis.exceptions.ConnectionError, redis.exceptions.ReadOnlyError):
             raise
         except redis.exceptions.ResponseError as error:
             reply = self._failure(error)
@@ -77,6 +94,7 @@ class PrimaryConnection:
 
     def reset(self) -> None:
         self._owed = 0
+        self._trouble = None
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
@@ -86,10 +104,15 @@ class PrimaryConnection:
         sock = self._connection._sock if self._connection is not None and self._owed else None
         return None if sock is None else int(sock.fileno())
 
+    def _refuse_replaced(self) -> None:
+        if isinstance(self._connection, Found) and self._connection.replaced():
+            raise redis.exceptions.ConnectionError("another server was promoted")
+
     def _connected(self) -> Any:
         if self._connection is None:
-            self._connection = self._pool.make_connection()
-            self._connection.connect()
+            connection = self._pool.make_connection()
+            connection.connect()
+            self._connection = connection
         return self._connection
 
     def _lost(self, error: Exception) -> MaxboardError:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from maxboard.checks import NAMES
+from maxboard.cli.guard import Guard
 from maxboard.config import Settings, load
 from maxboard.errors import Refused, WrongUse
 from maxboard.log.checks import count
@@ -102,6 +106,26 @@ class Progress:
         )
 
 
+class Troubles:
+    """Says what keeps runs from being applied when it begins and when it is over; what goes on, every 10 s at most."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._said: dict[str, float] = {}
+
+    def __call__(self, troubles: list[str], lasting: list[str]) -> None:
+        """``lasting``: those of ``troubles`` that trying again does not end."""
+        now = time.monotonic()
+        for text in troubles:
+            kind = re.sub(r"\([^)]*\)|\d+", "", text)  # librdkafka's texts differ in milliseconds and counts
+            if now - self._said.get(kind, -LOG_S) >= LOG_S:
+                self._said[kind] = now
+                self._progress.log("trouble", text=text if text in lasting else f"{text}; trying again")
+        if self._said and not troubles:
+            self._said.clear()
+            self._progress.log("recovered", text="all servers answer again")
+
+
 def totals_of(worker: Worker) -> Counter[str]:
     """The numbers of one worker."""
     tally = worker.applier.tally
@@ -115,90 +139,97 @@ def totals_of(worker: Worker) -> Counter[str]:
     )
 
 
+@dataclass(frozen=True)
+class Options:
+    """What the command was given. ``checked``: the command that started this one has judged the servers."""
+
+    until_caught_up: bool
+    workers: int
+    primary: str | None
+    override: tuple[str, ...]
+    metrics_port: int
+    metrics_host: str
+    report_json: bool
+    checked: bool
+
+
 @click.command()
 @click.option("--until-caught-up", is_flag=True, help="End when everything that is in the log now is applied.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes of the group.")
 @click.option("--primary", default=None, help="Apply to this primary alone, in a group of its own.")
 @click.option(
+    "--override", multiple=True, metavar="NAME", help="Start in spite of a danger that `check` names so; repeatable."
+)
+@click.option(
     "--metrics-port", type=click.IntRange(0, 65535), default=0, help="Serve /metrics and /healthz; 0: do not."
 )
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address to serve them on.")
 @click.option("--report-json", is_flag=True, hidden=True)
+@click.option("--checked", is_flag=True, hidden=True)
 @click.pass_obj
-def apply(
-    path: Path,
-    until_caught_up: bool,
-    workers: int,
-    primary: str | None,
-    metrics_port: int,
-    metrics_host: str,
-    report_json: bool,
-) -> None:
-    """Apply runs from Kafka to the boards. Ends on SIGTERM or Ctrl-C with everything committed."""
+def apply(path: Path, /, **given: Any) -> None:
+    """Apply runs from Kafka to the boards. Ends on SIGTERM or Ctrl-C with everything committed.
+
+    First it judges its primaries and the topics as `check` does. A danger ends the start (exit 1), a line each,
+    unless it is overridden by its name. A primary that is away is waited for, and judged when it is back.
+    """
+    options = Options(**given)
     settings = load(path)
-    if primary is not None and primary not in settings.primaries:
-        raise WrongUse(f"primary {primary!r} is not configured; there are: {', '.join(settings.primaries)}")
-    if workers > 1:
-        _supervise(path, until_caught_up, workers, primary, metrics_port, metrics_host)
+    if options.primary is not None and options.primary not in settings.primaries:
+        raise WrongUse(f"primary {options.primary!r} is not configured; there are: {', '.join(settings.primaries)}")
+    if unknown := set(options.override) - set(NAMES):
+        raise WrongUse(f"--override {min(unknown)}: no such danger; there are: {', '.join(sorted(NAMES))}")
+    guard = Guard(settings, options.primary, options.override)
+    if not options.checked:
+        guard.start()
+    if options.workers > 1:
+        _supervise(path, options)
     else:
-        _work(settings, until_caught_up, primary, metrics_port, metrics_host, report_json)
+        _work(settings, options, guard)
 
 
-def _work(
-    settings: Settings,
-    until_caught_up: bool,
-    primary: str | None,
-    metrics_port: int,
-    metrics_host: str,
-    report_json: bool,
-) -> None:
+def _work(settings: Settings, options: Options, guard: Guard) -> None:
     from maxboard import metrics
     from maxboard.pipeline import loop
 
-    stopped, progress = Stopper(), Progress(report_json)
-    worker = loop.build(settings, primary)
-    if metrics_port:
+    stopped, progress = Stopper(), Progress(options.report_json)
+    worker = loop.build(settings, options.primary)
+    if options.metrics_port:
         try:
-            metrics.serve(metrics_port, worker.look, metrics_host)
+            metrics.serve(options.metrics_port, worker.look, options.metrics_host)
         except OSError as error:
-            raise WrongUse(f"--metrics-port {metrics_port}: {error.strerror}: choose another") from None
-    troubles: list[str] = []
+            raise WrongUse(f"--metrics-port {options.metrics_port}: {error.strerror}: choose another") from None
+    troubles = Troubles(progress)
 
     def report(worker: loop.Worker) -> None:
-        nonlocal troubles
         for text in worker.applier.notices:
             progress.log("notice", text=text)
         worker.applier.notices.clear()
-        if (now := worker.troubles()) != troubles:
-            for text in now:
-                if text not in troubles:
-                    progress.log("trouble", text=f"{text}; trying again")
-            if not now:
-                progress.log("recovered", text="all servers answer again")
-            troubles = now
+        worker.dangers = guard.look(worker.applier.queues.values())
+        troubles(worker.troubles(), worker.dangers)
         progress(totals_of(worker))
 
-    loop.run(worker, stopped, until_caught_up, report)
+    loop.run(worker, stopped, options.until_caught_up, report)
     progress(totals_of(worker), last=True)
     progress.end()
 
 
-def _supervise(
-    path: Path, until_caught_up: bool, workers: int, primary: str | None, metrics_port: int, metrics_host: str
-) -> None:
+def _supervise(path: Path, options: Options) -> None:
     """Start workers, add up what they report, pass signals on; a worker that crashes is started again."""
     from maxboard.cli.workers import supervise
 
     def command(number: int) -> list[str]:
-        words = [sys.executable, "-m", "maxboard", "--config", str(path), "apply", "--report-json"]
-        words += ["--until-caught-up"] if until_caught_up else []
-        words += ["--primary", primary] if primary else []
-        if metrics_port:
-            words += ["--metrics-port", str(metrics_port + number), "--metrics-host", metrics_host]
+        words = [sys.executable, "-m", "maxboard", "--config", str(path), "apply", "--report-json", "--checked"]
+        words += ["--until-caught-up"] if options.until_caught_up else []
+        words += ["--primary", options.primary] if options.primary else []
+        for name in options.override:
+            words += ["--override", name]
+        if options.metrics_port:
+            words += ["--metrics-port", str(options.metrics_port + number), "--metrics-host", options.metrics_host]
         return words
 
     progress = Progress(as_json=False)
-    code, totals = supervise(command, workers, Stopper(), progress, GRACE_S)
+    code, totals = supervise(command, options.workers, Stopper(), progress, GRACE_S)
     progress(totals, last=True)
     progress.end()
     if code:

@@ -9,84 +9,28 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
-import redis
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from maxboard import checks
+from maxboard import checks, facts, preflight
 from maxboard.board import birth, scripts
+from maxboard.board import checks as board_checks
 from maxboard.board.client import address, answering, call, connect
-from maxboard.board.registry import MODERATION, parse_entry, runs_field, state_of
+from maxboard.board.registry import MODERATION, runs_field
 from maxboard.boards import set_digest
 from maxboard.checks import Finding, ServerFacts
 from maxboard.cli import render
 from maxboard.config import Settings, load
-from maxboard.errors import MaxboardError, NotYet, Refused, WrongUse
+from maxboard.errors import NotYet, Refused
 from maxboard.keys import Keys
 from maxboard.log import checks as log_checks
 from maxboard.log.admin import TopicAdmin
 from maxboard.log.topic_reader import bounds
-from maxboard.log.topics import TopicFacts, TopicNeed, needs
+from maxboard.log.topics import TopicFacts, TopicNeed
 
 STYLES = {"ok": "green", "warning": "yellow", "danger": "bold red"}
-Topics = list[tuple[TopicNeed, TopicFacts | None]]
-
-
-# ------------------------------------------------------------------------------------------- facts
-def _servers(settings: Settings) -> Iterator[ServerFacts]:
-    for name, primary in settings.primaries.items():
-        yield _server(f"primary {name}", primary.url, False)
-        for url in primary.replicas:
-            yield _server(f"replica of {name}", url, True)
-
-
-def _server(subject: str, url: str, replica: bool) -> ServerFacts:
-    where = address(url)
-    try:
-        with connect(url) as client, answering(where):
-            info = {name: str(value) for name, value in client.info().items()}
-            return ServerFacts(subject, where, replica, info, _config(client))
-    except MaxboardError as error:
-        text, _, mend = str(error).rpartition(": ")
-        return ServerFacts(subject, where, replica, error=text or str(error), mend=mend)
-
-
-def _config(client: redis.Redis) -> dict[str, str] | None:
-    try:
-        return {str(name): str(value) for name, value in client.config_get("save", "lazyfree-*").items()}
-    except redis.exceptions.ResponseError:  # hosted servers forbid CONFIG
-        return None
-
-
-def _topics(settings: Settings, admin: TopicAdmin) -> Topics:
-    wanted = needs(settings.kafka)
-    found = admin.describe(need.name for need in wanted)
-    return [(need, found[need.name]) for need in wanted]
-
-
-def _primary(settings: Settings, name: str, runs: TopicFacts | None) -> list[Finding]:
-    """What a primary that answers knows of boards and log."""
-    subject, url, boards = f"primary {name}", settings.primaries[name].url, settings.build()
-    try:
-        with connect(url) as client, answering(f"{subject} at {address(url)}"):
-            read = scripts.parse_primary(call(client, scripts.read_primary(Keys(settings.prefix))))
-    except MaxboardError as error:
-        return [Finding("danger", subject, str(error), "its boards are not judged", unreachable=True)]
-    wanted, broken, now = boards.definitions(name), [], time.time_ns() // 1_000_000
-    for reference, (kind, _) in read.keys.items():
-        entry = parse_entry(read.registry[reference])
-        try:
-            ref = boards.parse(reference, now)
-        except WrongUse:  # of a board that is configured no more
-            continue
-        definition = read.registry.get(f"@{ref.board.name}", "")
-        if state_of(read.log, entry, definition, kind, ref, now) == "needs-rebuild":
-            broken.append(reference)
-    known = read.registry.get("@", "")
-    found = checks.definitions(subject, known, set_digest(wanted) if wanted else known, sorted(broken))
-    return found + log_checks.log_identity(subject, read.log.runs_topic, runs)
 
 
 # -------------------------------------------------------------------------------------------- init
@@ -100,11 +44,11 @@ def init(config: Path, grow: bool) -> None:
     """
     settings = load(config)
     admin = TopicAdmin(settings.kafka)
-    topics, servers = _topics(settings, admin), list(_servers(settings))
+    topics, servers = facts.topics(settings, admin), [server.facts for server in facts.servers(settings)]
     _refuse(_in_the_way(settings, topics, servers))
     width = max(len(f"topic {need.name}") for need, _ in topics)
-    for need, facts in topics:
-        click.echo(f"{'topic ' + need.name:{width}}  {_settle(admin, need, facts, grow)}")
+    for need, there in topics:
+        click.echo(f"{'topic ' + need.name:{width}}  {_settle(admin, need, there, grow)}")
     log = _log(settings, admin)
     for name in settings.primaries:
         click.echo(f"{'primary ' + name:{width}}  {_define(settings, name, log)}")
@@ -114,57 +58,51 @@ def init(config: Path, grow: bool) -> None:
     click.echo("ready: maxboard produce, maxboard apply")
 
 
-def _in_the_way(settings: Settings, topics: Topics, servers: list[ServerFacts]) -> list[Finding]:
+def _in_the_way(settings: Settings, topics: facts.Topics, servers: list[ServerFacts]) -> list[Finding]:
     """Dangers that init does not mend itself."""
-    found = checks.one_server_twice(facts for facts in servers if not facts.replica)
-    for need, facts in topics:
-        if facts is not None:
-            found += log_checks.topic(need, facts, settings.kafka.bootstrap, brokers=1)
+    found = checks.one_server_twice(server for server in servers if not server.replica)
+    for need, there in topics:
+        if there is not None:
+            found += log_checks.topic(need, there, settings.kafka.bootstrap, brokers=1)
     for server in servers:
         if not server.replica:
-            found += checks.server(server)
+            found += board_checks.server(server)
     return [finding for finding in found if finding.level == "danger"]
 
 
 def _refuse(dangers: list[Finding]) -> None:
     if not dangers:
         return
-    lines = [_one_line(finding) for finding in dangers]
+    lines = [preflight.one_line(finding) for finding in dangers]
     for line in lines[:-1]:
         click.echo(f"maxboard: {line}", err=True)
     raise NotYet(lines[-1]) if all(finding.unreachable for finding in dangers) else Refused(lines[-1])
 
 
-def _one_line(finding: Finding) -> str:
-    if finding.unreachable:
-        return f"{finding.subject} at {finding.text}: {finding.mend}"
-    return f"{finding.subject} {finding.text}: {finding.endangers}. To mend it: {finding.mend}"
-
-
-def _settle(admin: TopicAdmin, need: TopicNeed, facts: TopicFacts | None, grow: bool) -> str:
+def _settle(admin: TopicAdmin, need: TopicNeed, there: TopicFacts | None, grow: bool) -> str:
     """Create or grow one topic; says what was done."""
-    if facts is None:
+    if there is None:
         copies = admin.replication()
         admin.create(need, copies)
         return (
             f"created: {log_checks.count(need.partitions, 'partition')}, {log_checks.count(copies, 'copy', 'copies')}"
         )
-    there = f"was there: {log_checks.count(facts.partitions, 'partition')}"
-    if facts.partitions < need.partitions and grow:
+    was = f"was there: {log_checks.count(there.partitions, 'partition')}"
+    if there.partitions < need.partitions and grow:
         admin.grow(need.name, need.partitions)
-        return f"grown from {facts.partitions} to {need.partitions} partitions"
-    if facts.partitions < need.partitions:
-        return f"{there}, kafka.partitions says {need.partitions}: add them with `maxboard init --grow`"
-    if facts.partitions > need.partitions:
-        return f"{there}, which stay; kafka.partitions says {need.partitions}"
-    return there
+        return f"grown from {there.partitions} to {need.partitions} partitions"
+    if there.partitions < need.partitions:
+        return f"{was}, kafka.partitions says {need.partitions}: add them with `maxboard init --grow`"
+    if there.partitions > need.partitions:
+        return f"{was}, which stay; kafka.partitions says {need.partitions}"
+    return was
 
 
 def _log(settings: Settings, admin: TopicAdmin) -> birth.EmptyLog:
     """Both topics as they are now, for primaries that have no position yet."""
     names, at = settings.kafka.topics, time.time_ns() // 1_000_000
-    facts = admin.wait_for((names.runs, names.moderation))
-    runs, moderation = facts[names.runs], facts[names.moderation]
+    there = admin.wait_for((names.runs, names.moderation))
+    runs, moderation = there[names.runs], there[names.moderation]
     ends = {runs_field(p): end for p, (_, end) in bounds(settings.kafka, names.runs).items()}
     ends[MODERATION] = max(end for _, end in bounds(settings.kafka, names.moderation).values())
     return birth.EmptyLog(runs.topic_id, moderation.topic_id, runs.partitions, ends, at)
@@ -207,23 +145,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     boards, primaries = len(settings.boards), len(settings.primaries)
     text = f"{log_checks.count(boards, 'board')} on {log_checks.count(primaries, 'primary', 'primaries')}"
     yield Finding("ok", "configuration", text)
-    runs = None
-    try:
-        admin = TopicAdmin(settings.kafka)
-        topics, brokers = _topics(settings, admin), admin.brokers()
-        yield log_checks.cluster(settings.kafka.bootstrap, brokers)
-        runs = topics[0][1]
-        for need, facts in topics:
-            yield from log_checks.topic(need, facts, settings.kafka.bootstrap, brokers)
-    except MaxboardError as error:
-        text, _, mend = str(error).rpartition(": ")
-        yield Finding("danger", "kafka", text, "runs can be neither accepted nor applied", mend, unreachable=True)
-    servers = list(_servers(settings))
-    yield from checks.one_server_twice(facts for facts in servers if not facts.replica)
-    for server in servers:
-        yield from checks.server(server)
-        if not server.replica and not server.error:
-            yield from _primary(settings, server.subject.removeprefix("primary "), runs)
+    yield from preflight.findings(settings, facts.gather(settings))
 
 
 def _print(found: Iterable[Finding]) -> None:
@@ -248,7 +170,7 @@ def _print(found: Iterable[Finding]) -> None:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    yield finding.text
+    yield f"{finding.text} [{finding.name}]" if finding.name else finding.text
     if finding.endangers:
         yield f"endangers: {finding.endangers}"
     if finding.mend:

@@ -3,7 +3,7 @@
 ::
 
     stack.py        up, down, status of all servers
-    server.py       one server: start, stop, kill, wipe        kafka.py, valkey.py
+    server.py       one server: start, stop, kill, wipe        kafka.py, valkey.py, sentinel.py
     java.py         the Java runtime and Kafka's jars
     ports.py        which port each server gets
     processes.py    a process is a pid and its start time

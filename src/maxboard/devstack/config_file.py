@@ -9,16 +9,22 @@ from typing import Any
 
 from maxboard.devstack.places import render, replace
 from maxboard.devstack.ports import HOST
+from maxboard.devstack.sentinel import NAMES as SENTINELS
 from maxboard.devstack.state import State
 
-# (table, key) -> the server whose address stands there
-ADDRESSES = {
-    ("kafka", "bootstrap"): "kafka",
-    ("primaries.weekly", "url"): "weekly",
-    ("primaries.weekly", "replicas"): "weekly-replica",
-    ("primaries.alltime", "url"): "alltime",
-    ("primaries.alltime", "replicas"): "alltime-replica",
-}
+# table, key -> the server whose address stands there
+Addresses = tuple[tuple[str, str, str], ...]
+ADDRESSES: Addresses = (
+    ("kafka", "bootstrap", "kafka"),
+    ("primaries.weekly", "url", "weekly"),
+    ("primaries.weekly", "replicas", "weekly-replica"),
+    ("primaries.alltime", "url", "alltime"),
+    ("primaries.alltime", "replicas", "alltime-replica"),
+)
+SENTINEL_ADDRESSES: Addresses = (
+    ("kafka", "bootstrap", "kafka"),
+    *((f"primaries.{name}", "url", sentinel) for name in ("weekly", "alltime") for sentinel in SENTINELS),
+)
 
 
 def bring_up_to_date(path: Path, state: State) -> list[str]:
@@ -27,7 +33,7 @@ def bring_up_to_date(path: Path, state: State) -> list[str]:
     What a user wrote stays, to the byte, but for ports that this stack's server once had and has no longer.
     """
     if not path.exists():
-        replace(path, render("maxboard.toml", **{name.replace("-", "_"): port for name, port in state.ports.items()}))
+        replace(path, _new(state))
         return [f"wrote {path}"]
     text = path.read_bytes().decode(errors="surrogateescape")
     try:
@@ -35,11 +41,12 @@ def bring_up_to_date(path: Path, state: State) -> list[str]:
     except tomllib.TOMLDecodeError as error:
         return [f"{path} was left alone, it is not valid TOML: {error}"]
     done: list[str] = []
-    for (table, key), server in ADDRESSES.items():
+    for table, key, server in SENTINEL_ADDRESSES if state.sentinel else ADDRESSES:
         port = state.ports[server]
         if f":{port}" in _ports_in(before, table, key):
             continue
-        old = [str(other) for other in state.used.get(server, []) if other != port]
+        # Not another server's port of today: three sentinels stand in one line.
+        old = [str(other) for other in state.used.get(server, []) if other not in state.ports.values()]
         changed = _with_port(text, table, key, old, port)
         if changed != text:
             done.append(f"{path}: {table}.{key} now names {HOST}:{port}")
@@ -50,6 +57,22 @@ def bring_up_to_date(path: Path, state: State) -> list[str]:
     if text.encode(errors="surrogateescape") != path.read_bytes():
         replace(path, text)
     return done
+
+
+def _new(state: State) -> str:
+    ports = state.ports
+    text = render("maxboard.toml", **{name.replace("-", "_"): port for name, port in ports.items()})
+    if not state.sentinel:
+        return text
+    hosts = ",".join(f"{HOST}:{ports[sentinel]}" for sentinel in SENTINELS)
+    text = text.replace(
+        "# One server a primary; its replicas serve the reads.\n",
+        "# One service of the sentinels a primary; they know which server it is, and its replicas.\n",
+    )
+    text = re.sub(r"^replicas = .*\n", "", text, flags=re.MULTILINE)
+    return re.sub(
+        r"^(\[primaries\.(\w+)\]\nurl = ).*$", rf'\g<1>"sentinel://{hosts}/\g<2>/0"', text, flags=re.MULTILINE
+    )
 
 
 def _ports_in(document: dict[str, Any], table: str, key: str) -> list[str]:

@@ -18,6 +18,11 @@ PREFERRED = {
     "alltime": 17002,
     "weekly-replica": 17011,
     "alltime-replica": 17012,
+    "sentinel-1": 17003,
+    "sentinel-2": 17004,
+    "sentinel-3": 17005,
+    "weekly-replica-2": 17013,
+    "alltime-replica-2": 17014,
 }
 STEP = 20  # between tries: a second stack keeps the pattern of the first (17021, 17022, 17031, 17032)
 TRIES = 400

@@ -89,7 +89,7 @@ def started_at(pid: int) -> str | None:
 
 
 def find(program: str, last: str) -> Process | None:
-    """The process whose command line ends with ``program last``, if one runs."""
+    """The process whose command line ends with ``program last``, if one runs. NUL parts words in ``last``."""
     for pid, command in _command_lines():
         if command.endswith((f"/{program}\0{last}", f"\0{program}\0{last}")):
             started = started_at(pid)

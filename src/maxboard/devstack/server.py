@@ -50,7 +50,7 @@ class Server(ABC):
     """A server named ``name``. What it may do to its process it does under the stack's lock."""
 
     role: str
-    program: str  # name before the last word of its command line; the last word is its configuration
+    program: str  # name of its command line before ``arguments``, which end it
     stop_limit: float  # seconds from SIGTERM to SIGKILL
 
     def __init__(self, name: str, places: Places, lock: Lock) -> None:
@@ -65,11 +65,19 @@ class Server(ABC):
 
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """What to execute, without the configuration's path, which is put last."""
+        """What to execute, without ``arguments``, which are put last."""
 
     @abstractmethod
     def answer(self) -> Answer:
         """Ask it over the network, for at most about a second. Never raises."""
+
+    def arguments(self) -> list[str]:
+        """The end of its command line; by it a process is found again."""
+        return [str(self.places.conf(self.name))]
+
+    def role_now(self) -> str:
+        """What it is at this moment, for ``status``. Never raises."""
+        return self.role
 
     def prepare(self) -> None:
         """What its data needs before the first start."""
@@ -93,7 +101,7 @@ class Server(ABC):
         known = self._state().processes.get(self.name)
         if known is not None and known.alive():
             return known
-        return processes.find(self.program, str(self.places.conf(self.name)))
+        return processes.find(self.program, "\0".join(self.arguments()))
 
     def launch(self) -> None:
         """Start without waiting. Its port must have been chosen."""
@@ -105,7 +113,7 @@ class Server(ABC):
             if log.exists() and log.stat().st_size > LOG_LIMIT:
                 log.replace(log.with_suffix(".log.1"))
             self._log_start = log.stat().st_size if log.exists() else 0
-            state.processes[self.name] = processes.spawn([*self.command(), str(self.places.conf(self.name))], log)
+            state.processes[self.name] = processes.spawn([*self.command(), *self.arguments()], log)
             state.save(self.places)
 
     def wait_until_ready(self, limit: float = READY_LIMIT) -> None:
@@ -171,7 +179,7 @@ class Server(ABC):
         port = self._state().ports.get(self.name)
         return Status(
             server=self.name,
-            role=self.role,
+            role=self.role_now(),
             address=f"{HOST}:{port}" if port else None,
             pid=process.pid if process else None,
             state=self.answer() if process else Answer.DOWN,

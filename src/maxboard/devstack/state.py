@@ -11,11 +11,15 @@ from maxboard.devstack.processes import Process
 
 @dataclass
 class State:
-    """``used`` are all ports that a server ever had: the configuration may still name an older one."""
+    """``used`` are all ports that a server ever had: the configuration may still name an older one.
+
+    ``sentinel``: sentinels watch the primaries, and the configuration names them.
+    """
 
     ports: dict[str, int] = field(default_factory=dict)
     used: dict[str, list[int]] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
+    sentinel: bool = False
 
     def remember_ports(self, chosen: dict[str, int]) -> None:
         """Take newly chosen ports; the earlier ones stay in ``used``."""
@@ -28,6 +32,7 @@ class State:
         """Write the file; readers see the old state or this one."""
         document = {
             "directory": str(places.root),
+            "sentinel": self.sentinel,
             "ports": self.ports,
             "used": self.used,
             "processes": {name: asdict(process) for name, process in self.processes.items()},
@@ -42,6 +47,7 @@ def load(places: Places) -> State:
         state = State(
             {str(name): int(port) for name, port in document["ports"].items()},
             {str(name): [int(port) for port in ports] for name, ports in document["used"].items()},
+            sentinel=document.get("sentinel") is True,
         )
         if document["directory"] == str(places.root):  # else a copy of another stack's folder: its servers are not ours
             state.processes = {

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from maxboard.boards import Board
 from maxboard.checks import Finding, Level, danger, warning
-from maxboard.log.topics import RUNS_KEPT_MS, TopicFacts, TopicNeed
+from maxboard.log.topics import COPIES, RUNS_KEPT_MS, TopicFacts, TopicNeed
+from maxboard.pipeline.reach import earliest_needed
 from maxboard.windows import DAY_MS, duration_text
 
 
-def topic(need: TopicNeed, facts: TopicFacts | None, bootstrap: str, brokers: int) -> list[Finding]:
-    """Everything about one topic; a single ok when nothing is wrong."""
+def topic(
+    need: TopicNeed, facts: TopicFacts | None, bootstrap: str, brokers: int, copies: int | None = None
+) -> list[Finding]:
+    """Everything about one topic; a single ok when nothing is wrong. ``copies``: as configured, None: the default."""
     subject = f"topic {need.name}"
     if facts is None:
         lost = f"there is no place for {need.role}"
-        return [danger(subject, "does not exist", lost, "maxboard init")]
+        return [danger("topic-missing", subject, "does not exist", lost, "maxboard init")]
     alter = f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {need.name}"
     found = [*_policy(subject, need, facts, alter), *_retention(subject, need, facts, alter)]
-    found += [*_partitions(subject, need, facts), *_copies(subject, facts, alter, brokers)]
+    found += [*_partitions(subject, need, facts), *_copies(subject, facts, alter, brokers, copies)]
     if not any(finding.level == "danger" for finding in found):
         kept = int(facts.config.get("retention.ms", "-1"))
         life = "for ever" if kept < 0 else f"{kept / DAY_MS:g} d"
@@ -29,9 +35,24 @@ def cluster(bootstrap: str, brokers: int) -> Finding:
     text = f"{bootstrap}: {count(brokers, 'broker')}"
     if brokers > 1:
         return Finding("ok", "kafka", text)
-    return warning(
-        "kafka", text, "a lost disk loses acknowledged records", "three brokers, for anything but trying out"
-    )
+    lost, mend = "a lost disk loses acknowledged records", "three brokers, for anything but trying out"
+    return warning("brokers", "kafka", text, lost, mend)
+
+
+def reach(need: TopicNeed, facts: TopicFacts | None, boards: Iterable[Board], now: int) -> list[Finding]:
+    """Whether the log is kept as long as boards need it to be filled again. ``now`` in epoch ms."""
+    kept = int(facts.config.get("retention.ms", "-1")) if facts is not None else -1
+    if kept < 0:
+        return []
+    longest = {board.name: now if (start := earliest_needed([board], now)) is None else now - start for board in boards}
+    short = {name: needed for name, needed in longest.items() if needed > kept}
+    if not short:
+        return []
+    days = {name: "all of it" if needed == now else f"{-(-needed // DAY_MS)} d" for name, needed in short.items()}
+    text = f"is kept {kept / DAY_MS:g} d, less than boards need: {', '.join(f'{n} {d}' for n, d in days.items())}"
+    lost = "a board that is lost cannot be filled from the log alone"
+    mend = "keep runs as long (retention.ms), or have copies of the boards: replicas, saved files"
+    return [warning("log-reach", f"topic {need.name}", text, lost, mend)]
 
 
 def count(number: int, one: str, many: str = "") -> str:
@@ -48,11 +69,12 @@ def _policy(subject: str, need: TopicNeed, facts: TopicFacts, alter: str) -> lis
             "moderation": "compaction forgets verdicts: a rebuild would show what was rejected",
         }.get(need.role, "compaction drops records that readers still need")
         mend = f"{alter} --add-config cleanup.policy=delete (what compaction removed stays lost: better a new topic)"
-        found.append(danger(subject, f"has cleanup.policy={policy}", lost, mend))
+        found.append(danger("cleanup-policy", subject, f"has cleanup.policy={policy}", lost, mend))
     stamps = facts.config.get("message.timestamp.type", "")
     if need.config.get("message.timestamp.type", stamps) != stamps:
         found.append(
             danger(
+                "timestamp-type",
                 subject,
                 f"has message.timestamp.type={stamps}",
                 "the producer's clock becomes the record time: windows, late runs and retention go by it",
@@ -72,10 +94,10 @@ def _retention(subject: str, need: TopicNeed, facts: TopicFacts, alter: str) -> 
     found = []
     if kept >= 0 and (forever or kept < RUNS_KEPT_MS):
         mend = f"{alter} --add-config retention.ms={need.config['retention.ms']}"
-        found.append(Finding(level, subject, f"is kept only {duration_text(kept)}", lost, mend))
+        found.append(Finding(level, subject, f"is kept only {duration_text(kept)}", lost, mend, name="retention"))
     if size != "-1":
         mend = f"{alter} --add-config retention.bytes=-1"
-        found.append(Finding(level, subject, f"is cut at {size} bytes a partition", lost, mend))
+        found.append(Finding(level, subject, f"is cut at {size} bytes a partition", lost, mend, name="retention"))
     return found
 
 
@@ -83,35 +105,47 @@ def _partitions(subject: str, need: TopicNeed, facts: TopicFacts) -> list[Findin
     found = []
     if facts.leaderless:
         text = f"{count(facts.leaderless, 'partition')} without a leader"
-        found.append(danger(subject, text, "its records can be neither written nor read", "start its brokers"))
+        lost = "its records can be neither written nor read"
+        found.append(danger("partition-leader", subject, text, lost, "start its brokers"))
     if need.role == "moderation" and facts.partitions != 1:
         text = f"has {facts.partitions} partitions, 1 is needed"
         lost = "the order of bans and unbans is their meaning; over partitions there is none"
-        found.append(danger(subject, text, lost, "copy it to a new topic with 1 partition"))
+        found.append(danger("partitions", subject, text, lost, "copy it to a new topic with 1 partition"))
     elif facts.partitions < need.partitions:
         text = f"has {facts.partitions} partitions, kafka.partitions says {need.partitions}"
         lost = f"no more than {count(facts.partitions, 'worker')} can share it"
-        found.append(warning(subject, text, lost, "maxboard init --grow"))
+        found.append(warning("partitions", subject, text, lost, "maxboard init --grow"))
     elif facts.partitions > need.partitions and need.role == "runs":
         text = f"has {facts.partitions} partitions, kafka.partitions says {need.partitions}; they stay"
         mend = f"set kafka.partitions = {facts.partitions}"
-        found.append(warning(subject, text, "a copy of this installation would get fewer", mend))
+        found.append(warning("partitions", subject, text, "a copy of this installation would get fewer", mend))
     return found
 
 
-def _copies(subject: str, facts: TopicFacts, alter: str, brokers: int) -> list[Finding]:
-    if facts.replication == 1 and brokers == 1:
-        return []  # ``cluster`` says so, once
+def _copies(subject: str, facts: TopicFacts, alter: str, brokers: int, copies: int | None) -> list[Finding]:
+    """``copies`` None: as many as ``init`` would make. Two in-sync copies are needed once there are three."""
+    found = []
+    wanted = copies or min(COPIES, brokers)
+    if facts.replication < wanted:
+        says = f"kafka.replication says {copies}" if copies else f"{count(brokers, 'broker')} could hold {wanted}"
+        text = f"has {count(facts.replication, 'copy', 'copies')} of each record, {says}"
+        mend = f"kafka-reassign-partitions.sh with {wanted} copies"
+        if wanted > brokers:
+            mend = f"start {wanted} brokers, then {mend}"
+        found.append(warning("replication", subject, text, "a lost disk loses acknowledged records", mend))
     if facts.replication == 1:
-        mend = (
-            "kafka-reassign-partitions.sh with 3 copies" if brokers > 1 else "three brokers, then a topic with 3 copies"
-        )
-        return [warning(subject, "has one copy of each record", "a lost disk loses acknowledged records", mend)]
-    if int(facts.config.get("min.insync.replicas", "1")) < 2:
+        return found  # ``cluster`` says what one broker means, once
+    least = int(facts.config.get("min.insync.replicas", "1"))
+    if least < 2:
         lost = "a record counts as acknowledged when one broker has it"
         mend = f"{alter} --add-config min.insync.replicas=2"
-        return [warning(subject, "has min.insync.replicas=1", lost, mend)]
-    return []
+        found.append(warning("min-insync", subject, "has min.insync.replicas=1", lost, mend))
+    elif least >= facts.replication:
+        text = f"has min.insync.replicas={least} and {count(facts.replication, 'copy', 'copies')}"
+        lost = "nothing can be written to it while one broker is down"
+        mend = f"{alter} --add-config min.insync.replicas={max(facts.replication - 1, 1)}, or more copies"
+        found.append(warning("min-insync", subject, text, lost, mend))
+    return found
 
 
 def log_identity(subject: str, known: str, topic: TopicFacts | None) -> list[Finding]:
@@ -120,6 +154,7 @@ def log_identity(subject: str, known: str, topic: TopicFacts | None) -> list[Fin
         return []
     return [
         danger(
+            "log-identity",
             subject,
             f"has positions in another topic {topic.name} ({known}) than there is now ({topic.topic_id})",
             "appliers stop: offsets of one log mean nothing in another",

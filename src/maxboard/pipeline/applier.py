@@ -21,6 +21,7 @@ from maxboard.boards import Boards
 from maxboard.errors import Stop
 from maxboard.keys import Keys
 from maxboard.model import Record
+from maxboard.pipeline import freshness
 from maxboard.pipeline.apply import Call, PrimaryQueue
 from maxboard.pipeline.calls import Calls
 from maxboard.pipeline.commit import Flight, Lane
@@ -51,9 +52,10 @@ class Topics:
 
 @dataclass
 class Tally:
-    """Counters since the start. ``fates`` are those of records and boards (I10)."""
+    """Counters since the start. ``fates`` are those of records and boards (I10), ``reasons`` those of dead letters."""
 
     fates: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
     records: int = 0
     changed: int = 0
     emitted: int = 0
@@ -88,6 +90,7 @@ class Applier:
         self._recovery = Recovery(boards, max_future, self._calls, log, clock, self.notices.append, self._rewound)
         self._called: dict[str, float] = {}  # field -> when its last call was queued
         self._asked_ends = self._committed_at = 0.0
+        self._asked_at: dict[str, int] = {}  # field -> `done` when the ends were asked for
         self._full_since: float | None = None
         for name, queue in self.queues.items():
             self._recovery.define(name, queue)
@@ -134,12 +137,14 @@ class Applier:
         else:
             behind = lane.end - lane.next > CATCHING_UP_RECORDS
             limit = ENTRIES_CATCHING_UP if behind else ENTRIES_LIVE
+            taken = 0
             for fold in folds(records, lane.next, self._router, self._max_future, limit):
-                self._send(lane, fold)
+                self._send(lane, fold, records[taken].time)
+                taken += fold.records
         if batch.end is not None:
             lane.end = max(lane.end, batch.end)
             if batch.end > lane.next:  # offsets without a record for us: transaction markers
-                self._send(lane, _empty(lane, batch.end))
+                self._pass(lane, batch.end)
 
     def _proven(self, lane: Lane, offset: int) -> bool:
         """Whether a first record (or end) after a placement is there where it was asked for.
@@ -156,14 +161,19 @@ class Applier:
         self._log.place(lane.field, lane.next)
         return False
 
-    def _send(self, lane: Lane, fold: Fold) -> None:
-        """One call to every primary: also one that gets no run moves its position."""
+    def _send(self, lane: Lane, fold: Fold, since: int = 0) -> None:
+        """One call to every primary: also one that gets no run moves its position.
+
+        ``since`` is the record time of its first record, 0: it has none.
+        """
         flight = lane.begin(fold.start, fold.to, set(self.queues))
         self.tally.records += fold.records
         self.tally.fates.update(fold.fates)
         now = self._clock.now()
+        flight.since, flight.idle = since or now, not fold.records
         self._called[lane.field] = self._clock.monotonic()
         if fold.letters:
+            self.tally.reasons.update(refusal.reason for _, refusal in fold.letters)
             letters = [dead_letter(self._topics.runs, record, refusal, now) for record, refusal in fold.letters]
             self._emit(flight, letters)
         for name, queue in self.queues.items():
@@ -187,7 +197,7 @@ class Applier:
         assert isinstance(reply, ApplyReply | ModerateReply)
         assert call.flight is not None
         if reply.status == scripts.APPLIED:
-            self._applied(name, call.flight, call, reply)
+            self._applied(name, queue, call.flight, call, reply)
         else:
             self._recovery.refused(name, queue, call, reply)
 
@@ -196,12 +206,18 @@ class Applier:
         self.tally.rewound += back
         self._commit_lanes([lane], wait=False)
 
-    def _applied(self, name: str, flight: Flight, call: Call, reply: ApplyReply | ModerateReply) -> None:
+    def _applied(
+        self, name: str, queue: PrimaryQueue, flight: Flight, call: Call, reply: ApplyReply | ModerateReply
+    ) -> None:
         if isinstance(reply, ModerateReply):
             for reference in reply.lost:
+                queue.broken.add(reference)
                 self.notices.append(f"board {reference!r} lost its key: run `maxboard rebuild {reference}`")
         else:
             now = self._clock.now()
+            queue.live = reply.live
+            if not flight.idle:
+                queue.latencies.observe(max(now - flight.since, 0) / 1000)
             letters: list[Letter] = []
             for sent, block in zip(call.boards, reply.boards, strict=True):
                 letters += map(change_letter, rank_changes(sent.runs, sent.run_ids, block, reply.live, now))
@@ -209,6 +225,10 @@ class Applier:
                 hidden = sum(sent.counts[run] for run in block.hidden)
                 self.tally.fates["hidden"] += hidden
                 self.tally.fates[FATES[block.state]] += sum(sent.counts) - hidden
+                if block.state == scripts.NEEDS_REBUILD:
+                    queue.broken.add(sent.runs.ref.reference)
+                elif queue.broken:
+                    queue.broken.discard(sent.runs.ref.reference)
             if letters:
                 self._emit(flight, letters)
         flight.applied(name)
@@ -245,6 +265,7 @@ class Applier:
         now = self._clock.monotonic()
         if now - self._asked_ends >= ENDS_S:
             self._asked_ends = now
+            self._asked_at = {lane.field: lane.done for lane in self.lanes.values()}
             self._log.ask_ends()
         if (ends := self._log.answered_ends()) is not None:
             self._saw_ends(ends)
@@ -255,18 +276,25 @@ class Applier:
     def _saw_ends(self, ends: Ends) -> None:
         for name, end in ends.ends.items():
             if (lane := self.lanes.get(name)) is not None:
-                if end < lane.done:
-                    raise Stop(f"{name} ends at {end}, but {lane.done} was applied: the topic was cut or created anew")
-                lane.end = end
+                done = min(self._asked_at.get(name, 0), lane.done)  # the answer is as old as the question
+                if end < done:
+                    raise Stop(f"{name} ends at {end}, but {done} was applied: the topic was cut or created anew")
+                lane.end = max(lane.end, end)
                 if lane.next >= end:
                     lane.caught_up = ends.at
+                elif lane.next >= lane.unread[1]:  # what was seen before is read by now
+                    lane.unread = (ends.at, end)
 
     def _idle(self, lane: Lane) -> None:
         self._called[lane.field] = self._clock.monotonic()
+        self._pass(lane, lane.next)
+
+    def _pass(self, lane: Lane, to: int) -> None:
+        """Move over offsets that have no record, perhaps none at all."""
         if lane.field == MODERATION:
-            self._moderate(lane, lane.next, 0)
+            self._moderate(lane, to, 0)
         else:
-            self._send(lane, _empty(lane, lane.next))
+            self._send(lane, _empty(lane, to))
 
     def _take_moderation(self, lane: Lane, records: list[Record]) -> None:
         """Events come with moderation; tombstones are skipped."""
@@ -283,6 +311,7 @@ class Applier:
     def _moderate(self, lane: Lane, to: int, time: int) -> None:
         start, now = lane.next, self._clock.now()
         flight = lane.begin(start, to, set(self.queues))
+        flight.since, flight.idle = time or now, start == to
         self._called[lane.field] = self._clock.monotonic()
         for name, queue in self.queues.items():
             queue.offer(self._calls.moderation(name, lane, flight, time, now))
@@ -325,6 +354,16 @@ class Applier:
     def busy(self) -> bool:
         """Something is on its way to a primary or to Kafka."""
         return any(lane.flights for lane in list(self.lanes.values())) or any(map(len, self.queues.values()))
+
+    @property
+    def lag_ms(self) -> int:
+        """Age of the oldest record of the assigned partitions that is not applied and emitted; 0: none."""
+        return freshness.lag_ms(list(self.lanes.values()), self._clock.now())
+
+    @property
+    def age_ms(self) -> int:
+        """How old the boards are at most, as far as this worker's partitions say."""
+        return freshness.age_ms(list(self.lanes.values()), self._clock.now())
 
     @property
     def lag(self) -> int:

@@ -8,19 +8,28 @@ gapped back in front, in the order it was in.
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from maxboard.board.scripts import BoardRuns, Command
+from maxboard.board.scripts import Argument, BoardRuns, Command
 from maxboard.errors import ServerNotReady
+from maxboard.histogram import CALL_BUCKETS_S, LATENCY_BUCKETS_S, Histogram
 from maxboard.pipeline.commit import Flight
 from maxboard.pipeline.ports import Clock, Failure, PrimaryPort
 
 DEPTH = 8  # calls on the wire: hides the round trip; more only grows the answer to a failure
 LEAST_BACKOFF_S, MOST_BACKOFF_S = 0.05, 2.0  # doubling: six tries until the greatest
 SILENCE_S = 10.0  # a primary that answers nothing for so long is hung: 500 entries take some 10 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Plain(Command):
+    """A command that is no script; ``script`` is its name."""
+
+    def words(self) -> tuple[Argument, ...]:
+        return (self.script, *self.keys, *self.args)
 
 
 @dataclass(slots=True)
@@ -41,31 +50,54 @@ class Call:
     flight: Flight | None = None
     boards: Sequence[Sent] = ()
     start: int = 0
+    sent_at: float = 0.0  # monotonic s, of the last time it was sent
 
 
 class PrimaryQueue:
-    """The calls of one primary."""
+    """The calls of one primary, and what was seen of it since the start.
+
+    ``call_times``: from sending to the reply, waiting behind earlier calls included. ``latencies``: from the append
+    of a range's first record to its reply. ``failures``: by kind, as ``pipeline.ports.Failure`` and
+    ``errors.ServerNotReady`` name them. ``live``: what the last reply said; None: none yet. ``broken``: references
+    of the boards seen to need a rebuild.
+    """
 
     def __init__(self, name: str, port: PrimaryPort, clock: Clock) -> None:
         self.name = name
         self.trouble: str | None = None  # why nothing is applied now, for people
         self.trouble_since = 0.0
+        self.answered = 0
+        self.live: bool | None = None
+        self.broken: set[str] = set()
+        self.failures = Counter[str]()
+        self.call_times = Histogram(CALL_BUCKETS_S)
+        self.latencies = Histogram(LATENCY_BUCKETS_S)
         self._port = port
         self._clock = clock
         self._waiting: deque[Call] = deque()
         self._flying: deque[Call] = deque()
         self._failed: list[Call] = []
+        self._held: list[tuple[Call, Any]] = []  # answered, and not known to be on enough replicas yet
+        self._wait: Plain | None = None
+        self._short = False  # the last WAIT found too few replicas
         self._load = False
         self._resume_at = 0.0
         self._backoff = LEAST_BACKOFF_S
         self._heard_at = 0.0
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._flying) + len(self._failed)
+        return len(self._waiting) + len(self._flying) + len(self._failed) + len(self._held)
 
     @property
     def flying(self) -> bool:
         return bool(self._flying)
+
+    def wait_for(self, replicas: int, timeout: int) -> None:
+        """Answer calls only once so many replicas hold what they wrote; asked again after ``timeout`` ms. 0: at once.
+
+        A WAIT follows each batch on the same connection, and so speaks for every call before it.
+        """
+        self._wait = Plain("WAIT", (), (replicas, timeout)) if replicas else None
 
     def offer(self, call: Call) -> None:
         """Send a call after those before it."""
@@ -84,18 +116,21 @@ class PrimaryQueue:
 
     def holds(self, field: str) -> bool:
         """Whether any call of a partition is not answered yet."""
-        calls = (*self._waiting, *self._flying, *self._failed)
+        calls = (*self._waiting, *self._flying, *self._failed, *(call for call, _ in self._held))
         return any(c.flight is not None and c.flight.lane.field == field for c in calls)
 
     def pump(self) -> None:
         """Send what may be sent."""
         if self._failed or self._clock.monotonic() < self._resume_at:
             return
-        if not self._waiting or len(self._flying) >= DEPTH:
+        calls = self._next()
+        if not calls:
             return
-        calls = [self._waiting.popleft() for _ in range(min(DEPTH - len(self._flying), len(self._waiting)))]
+        now = self._clock.monotonic()
         if not self._flying:
-            self._heard_at = self._clock.monotonic()
+            self._heard_at = now
+        for call in calls:
+            call.sent_at = now
         self._flying.extend(calls)
         try:
             if self._load:
@@ -103,30 +138,34 @@ class PrimaryQueue:
                 self._load = False
             self._port.send([call.command for call in calls])
         except ServerNotReady as error:
-            self._lost(str(error))
+            self._lost(error)
+
+    def _next(self) -> list[Call]:
+        """The next batch; nothing new while replicas lag."""
+        free = 0 if self._short else min(DEPTH - len(self._flying), len(self._waiting))
+        calls = [self._waiting.popleft() for _ in range(free)]
+        if self._wait is not None and (calls or ((self._held or self._short) and not self._flying)):
+            calls.append(Call(self._wait, _count))
+        return calls
 
     def collect(self) -> list[tuple[Call, Any]]:
         """The calls that were answered, with their replies."""
-        answered = []
-        if self._flying:
-            try:
-                replies = self._port.receive()
-                if not replies and self._clock.monotonic() - self._heard_at > SILENCE_S:
-                    raise ServerNotReady(f"primary {self.name!r} answered nothing for {SILENCE_S:.0f} s")
-            except ServerNotReady as error:
-                self._lost(str(error))
-                replies = []
-            for reply in replies:
-                self._heard_at = self._clock.monotonic()
-                call = self._flying.popleft()
-                if isinstance(reply, Failure):
-                    self._fail(call, reply)
-                    continue
-                parsed = call.parse(reply)  # type: ignore[arg-type]
-                if self._behind_a_failure(call, parsed):
-                    self._failed.append(call)
-                else:
-                    answered.append((call, parsed))
+        answered: list[tuple[Call, Any]] = []
+        for reply in self._receive() if self._flying else ():
+            self._heard_at = self._clock.monotonic()
+            call = self._flying.popleft()
+            self.call_times.observe(self._heard_at - call.sent_at)
+            if isinstance(reply, Failure):
+                self._fail(call, reply)
+                continue
+            self.answered += 1
+            parsed = call.parse(reply)  # type: ignore[arg-type]
+            if call.command is self._wait:
+                answered += self._confirmed(parsed, int(self._wait.args[0]))
+            elif self._behind_a_failure(call, parsed):
+                self._failed.append(call)
+            else:
+                (answered if self._wait is None else self._held).append((call, parsed))
         if answered and not self._failed:
             self.trouble, self._backoff = None, LEAST_BACKOFF_S
         if not self._flying and self._failed:
@@ -134,24 +173,50 @@ class PrimaryQueue:
             self._failed = []
         return answered
 
+    def _receive(self) -> list[object]:
+        try:
+            replies = self._port.receive()
+            if not replies and self._clock.monotonic() - self._heard_at > SILENCE_S:
+                raise ServerNotReady(f"primary {self.name!r} answered nothing for {SILENCE_S:.0f} s", "silent")
+        except ServerNotReady as error:
+            self._lost(error)
+            return []
+        return replies
+
+    def _confirmed(self, replicas: int, wanted: int) -> list[tuple[Call, Any]]:
+        """The reply of WAIT: the calls before it, or none while too few replicas hold them; then it is asked again."""
+        self._short = replicas < wanted
+        if self._short:
+            self.failures["too-few-replicas"] += 1
+            self._pause(f"primary {self.name!r}: {replicas} of {wanted} replicas hold what was written (wait_replicas)")
+            return []
+        held, self._held = self._held, []
+        return held
+
     def _behind_a_failure(self, call: Call, parsed: Any) -> bool:
         if not parsed_refused(parsed) or call.flight is None:
             return False
         return any(c.flight is not None and c.flight.lane is call.flight.lane for c in self._failed)
 
     def _fail(self, call: Call, failure: Failure) -> None:
-        self._failed.append(call)
+        if call.command is not self._wait:  # the next batch brings another
+            self._failed.append(call)
+        self.failures[failure.kind] += 1
         if failure.kind == "noscript":
             self._load = True
         else:
             self._pause(failure.text)
 
-    def _lost(self, text: str) -> None:
+    def _lost(self, error: ServerNotReady) -> None:
         """Every call on the wire may or may not have run: send all again, which changes nothing where it did."""
+        self.failures[error.kind] += 1
         self._port.reset()
-        self._failed.extend(self._flying)
+        # What is held came before any failure of its partition: after one, the calls behind it are refused.
+        flying = [call for call in self._flying if call.command is not self._wait]
+        self._failed = [*(call for call, _ in self._held), *self._failed, *flying]
+        self._held, self._short = [], False
         self._flying.clear()
-        self._pause(text)
+        self._pause(str(error))
 
     def _pause(self, text: str) -> None:
         if self.trouble is None:
@@ -159,6 +224,11 @@ class PrimaryQueue:
         self.trouble = text
         self._resume_at = self._clock.monotonic() + self._backoff * random.uniform(0.5, 1.0)
         self._backoff = min(self._backoff * 2, MOST_BACKOFF_S)
+
+
+def _count(reply: Any) -> int:
+    """The reply of WAIT."""
+    return int(reply)
 
 
 def parsed_refused(parsed: Any) -> bool:

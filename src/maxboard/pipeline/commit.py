@@ -9,9 +9,11 @@ class Flight:
     """A range on its way: to the primaries, and its records to Kafka.
 
     A ``void`` range still emits what its replies bring, but no longer raises the commit: its records are read again.
+    ``since`` is the record time of its first record, or, of an ``idle`` one without records, when it was made (epoch
+    ms; 0: not told).
     """
 
-    __slots__ = ("lane", "outstanding", "start", "to", "void", "waiting")
+    __slots__ = ("idle", "lane", "outstanding", "since", "start", "to", "void", "waiting")
 
     def __init__(self, lane: Lane, start: int, to: int, primaries: set[str]) -> None:
         self.lane = lane
@@ -20,6 +22,8 @@ class Flight:
         self.waiting = primaries
         self.outstanding = 0
         self.void = False
+        self.since = 0
+        self.idle = False
 
     @property
     def complete(self) -> bool:
@@ -48,6 +52,8 @@ class Lane:
         self.low = low
         self.end = end
         self.caught_up = 0  # epoch ms of the last look that found `end` and nothing after `next`
+        self.reached = 0  # epoch ms: record time of the first record of the last range that is done
+        self.unread = (0, 0)  # epoch ms of the look that found an `end` beyond `next`, and that end
         self.flights: deque[Flight] = deque()
         self.first: dict[str, tuple[int, int]] = {}  # primary -> (earliest offset it needs, `first` of apply_runs)
         self.placed = True  # at `next`, and no record has come since
@@ -63,7 +69,10 @@ class Lane:
     def advance(self) -> None:
         """Move ``done`` over the complete ranges at the front."""
         while self.flights and self.flights[0].complete:
-            self.done = self.flights.popleft().to
+            flight = self.flights.popleft()
+            self.done = flight.to
+            if not flight.idle:
+                self.reached = flight.since
 
     def rewind(self, offset: int) -> None:
         """A primary is behind: read on from ``offset``; the commit falls back with it."""

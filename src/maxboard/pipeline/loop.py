@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from maxboard.board import scripts
 from maxboard.board.client import answering, call, connect
 from maxboard.board.primaries import PrimaryConnection, wait_for_replies
 from maxboard.config import Settings
 from maxboard.errors import MaxboardError, ServerNotReady
+from maxboard.histogram import Histogram
 from maxboard.keys import Keys
 from maxboard.log.consumer import GroupLog
 from maxboard.log.outbox import Outbox
@@ -42,6 +43,7 @@ class Worker:
     outbox: Outbox
     connections: Mapping[str, PrimaryConnection]
     settings: Settings
+    dangers: list[str] = field(default_factory=list)  # of servers that came back other than they should be
 
     def step(self) -> None:
         """One round of work, or a short wait."""
@@ -75,27 +77,49 @@ class Worker:
         """Why runs are not applied now, for health and people."""
         now = time.monotonic()
         found = [q.trouble for q in self.applier.queues.values() if q.trouble and now - q.trouble_since > TROUBLE_S]
-        return [text for text in (*found, self.log.trouble, self.outbox.trouble) if text]
+        return [text for text in (*found, self.log.trouble, self.outbox.trouble, *self.dangers) if text]
 
     def look(self) -> Snapshot:
         """The worker's metrics."""
-        applier, tally, troubles = self.applier, self.applier.tally, self.troubles()
-        values: dict[str, dict[str, float]] = {
+        applier, troubles = self.applier, self.troubles()
+        values = self._counters() | {
+            "maxboard_lag": {"": applier.lag},
+            "maxboard_lag_seconds": {"": applier.lag_ms / 1000},
+            "maxboard_age_seconds": {"": applier.age_ms / 1000} if applier.lanes else {},
+            "maxboard_partitions": {"": len(applier.lanes)},
+            "maxboard_unacknowledged": {"": len(self.outbox)},
+            "maxboard_log_up": {"": float(self.log.trouble is None)},
+            "maxboard_outbox_up": {"": float(self.outbox.trouble is None)},
+            "maxboard_healthy": {"": float(not troubles)},
+        }
+        return Snapshot(values | self._primaries(), troubles, {"lag": applier.lag, "partitions": sorted(applier.lanes)})
+
+    def _counters(self) -> dict[str, Mapping[str, float | Histogram]]:
+        tally = self.applier.tally
+        return {
             "maxboard_records": {"": tally.records},
             "maxboard_fates": dict(tally.fates),
+            "maxboard_dead_letters": dict(tally.reasons),
             "maxboard_changed": {"": tally.changed},
             "maxboard_emitted": {"": tally.emitted},
             "maxboard_calls": {"": tally.calls},
             "maxboard_gaps": {"": tally.gaps},
             "maxboard_rewound": {"": tally.rewound},
             "maxboard_rebalances": {"": tally.rebalances},
-            "maxboard_lag": {"": applier.lag},
-            "maxboard_partitions": {"": len(applier.lanes)},
-            "maxboard_queued_calls": {name: len(queue) for name, queue in applier.queues.items()},
-            "maxboard_primary_up": {name: float(queue.trouble is None) for name, queue in applier.queues.items()},
-            "maxboard_healthy": {"": float(not troubles)},
         }
-        return Snapshot(values, troubles, {"lag": applier.lag, "partitions": sorted(applier.lanes)})
+
+    def _primaries(self) -> dict[str, Mapping[str, float | Histogram]]:
+        queues = self.applier.queues
+        failures = {f"{name}|{kind}": n for name, queue in queues.items() for kind, n in dict(queue.failures).items()}
+        return {
+            "maxboard_queued_calls": {name: len(queue) for name, queue in queues.items()},
+            "maxboard_primary_up": {name: float(queue.trouble is None) for name, queue in queues.items()},
+            "maxboard_replaying": {n: float(not queue.live) for n, queue in queues.items() if queue.live is not None},
+            "maxboard_needs_rebuild": {name: len(queue.broken) for name, queue in queues.items()},
+            "maxboard_failures": failures,
+            "maxboard_call_seconds": {name: queue.call_times for name, queue in queues.items()},
+            "maxboard_apply_seconds": {name: queue.latencies for name, queue in queues.items()},
+        }
 
 
 def build(settings: Settings, primary: str | None) -> Worker:
@@ -110,6 +134,8 @@ def build(settings: Settings, primary: str | None) -> Worker:
     applier = Applier(
         boards, Keys(settings.prefix), settings.judge.max_future, topics, log, connections, outbox, SystemClock()
     )
+    for name, queue in applier.queues.items():
+        queue.wait_for(settings.primaries[name].wait_replicas, settings.primaries[name].wait_timeout)
     worker = Worker(applier, log, outbox, connections, settings)
     log.assigned, log.revoked, log.lost = applier.assigned, worker.revoked, applier.lost
     log.uncommitted = applier.uncommitted

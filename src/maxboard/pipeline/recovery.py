@@ -69,6 +69,9 @@ class Recovery:
             lane.first[name] = (start, 1)
         else:
             self._notice(f"primary {name!r} is at {position} of {lane.field}, {lane.next - position} records back")
+        # Not past `done`: what lies between was applied here, but another primary may lack it, or its rank changes are
+        # not in Kafka yet; a commit there would lose them with this worker.
+        start = max(min(start, lane.done), low)
         back = max(lane.next - start, 0)
         queue.drop(lane.field)
         lane.rewind(start)
