@@ -131,8 +131,9 @@ class MemoryLog:
     def all_ends(self) -> Ends:
         return Ends(self._topics.clock.now(), self._topics.ends())
 
-    def ask_ends(self) -> None:
+    def ask_ends(self) -> bool:
         self._asked = True
+        return True
 
     def answered_ends(self) -> Ends | None:
         if not self._asked:

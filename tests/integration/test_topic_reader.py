@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -17,7 +16,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests import servers
 
 from maxboard.changes import dead_letter_headers
 from maxboard.config import Kafka, Topics
@@ -29,16 +27,15 @@ pytestmark = pytest.mark.servers
 
 
 @pytest.fixture
-def kafka() -> Iterator[Kafka]:
+def kafka(kafka: str) -> Iterator[Kafka]:
     """A broker with a rank-changes and a dead-letters topic of three partitions of our own."""
-    bootstrap = os.environ.get("MAXBOARD_TEST_KAFKA") or servers.missing("MAXBOARD_TEST_KAFKA names no broker")
     mark = uuid.uuid4().hex[:8]
     topics = Topics(rank_changes=f"changes-{mark}", dead_letters=f"dead-{mark}")
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka})
     names = [topics.rank_changes, topics.dead_letters]
     for done in admin.create_topics([NewTopic(name, 3, 1) for name in names]).values():
         done.result(30)
-    yield Kafka(bootstrap=bootstrap, topics=topics)
+    yield Kafka(bootstrap=kafka, topics=topics)
     for done in admin.delete_topics(names).values():
         done.result(30)
 

@@ -99,7 +99,7 @@ def explain(error: BaseException, server: str) -> MaxboardError:
     words = re.sub(r"^Error -?\d+ connecting to \S+ ", "", str(error))  # the server is named already
     detail = re.sub(r"\s+", " ", words).strip().rstrip(".")[:200]
     text = f"{server} {ADVICE[kind].format(detail=detail or type(error).__name__)}"
-    return ConfigError(text) if kind in WRONG_CONFIGURATION else ServerNotReady(text)
+    return ConfigError(text) if kind in WRONG_CONFIGURATION else ServerNotReady(text, kind)
 
 
 @contextmanager

@@ -118,7 +118,7 @@ class PrimaryConnection:
     def _lost(self, error: Exception) -> MaxboardError:
         self.reset()
         reason = explain(error, self._server)
-        return ServerNotReady(str(reason)) if isinstance(reason, ConfigError) else reason
+        return ServerNotReady(str(reason), classify(error)) if isinstance(reason, ConfigError) else reason
 
 
 def wait_for_replies(connections: Iterable[PrimaryConnection], timeout: float) -> None:

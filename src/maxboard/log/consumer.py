@@ -9,28 +9,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import (
-    OFFSET_INVALID,
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from maxboard.board.registry import MODERATION, runs_field
 from maxboard.config import Kafka
 from maxboard.errors import MaxboardError, Stop
 from maxboard.log.client import LOGGER, Property, error_of, properties
+from maxboard.log.offsets import ASK_S, Offsets
 from maxboard.model import Record
 from maxboard.pipeline.ports import Batch, Ends, Placement, TopicInfo
 
-ASK_S = 10.0  # a broker that restarts is back in about five
 SESSION_MS = 10_000  # a killed worker's partitions move after this
 HEARTBEAT_MS = 500  # a worker hears of a rebalance with a heartbeat: partitions on the move stand still for so long
 MAX_POLL_MS = 300_000  # polling goes on while a primary is sick, so only a stuck process passes this
@@ -68,22 +58,15 @@ class GroupLog:
         self._error: MaxboardError | None = None
         common = properties(kafka, TUNED, CONSUMER | {"group.id": group})
         self._consumer = Consumer(common | {"error_cb": self._on_error, "on_commit": self._on_commit}, logger=LOGGER)
-        self._admin = AdminClient(properties(kafka, {"reconnect.backoff.max.ms": 1000}, {}), logger=LOGGER)
+        self._offsets = Offsets(kafka)
         self._fields: dict[tuple[str, int], str] = {}
         self._held = False
-        self._asked: tuple[int, dict[TopicPartition, Future[Any]]] | None = None
         self._info = self._describe()
 
     # ------------------------------------------------------------------ topics
     def _describe(self) -> TopicInfo:
         runs, moderation = self._kafka.topics.runs, self._kafka.topics.moderation
-        futures = self._admin.describe_topics(TopicCollection([runs, moderation]), request_timeout=ASK_S)
-        found = {}
-        for topic, future in futures.items():
-            try:
-                found[topic] = future.result()
-            except KafkaException as error:
-                raise error_of(error.args[0], self._kafka, topic) from None
+        found = self._offsets.describe([runs, moderation])
         partitions = len(found[runs].partitions)
         for p in range(partitions):
             self._fields[runs, p] = runs_field(p)
@@ -184,67 +167,39 @@ class GroupLog:
     # ------------------------------------------------------------------ ends and beginnings
     def all_ends(self) -> Ends:
         at = _now()
-        return Ends(at, self._offsets(list(self._fields), OffsetSpec.latest()))
+        return self._named(at, self._offsets.ends(list(self._fields)))
 
-    def ask_ends(self) -> None:
-        if self._asked is None and self._consumer is not None:
-            assigned = [(p.topic, p.partition) for p in self._consumer.assignment()]
-            if assigned:
-                self._asked = (_now(), self._list(assigned, OffsetSpec.latest()))
+    def ask_ends(self) -> bool:
+        assigned = [(p.topic, p.partition) for p in self._consumer.assignment()]
+        return self._offsets.ask_ends(assigned, _now())
 
     def answered_ends(self) -> Ends | None:
-        if self._asked is None or not all(future.done() for future in self._asked[1].values()):
+        answer = self._offsets.answered_ends()
+        if answer is None:
+            self.trouble = self._offsets.trouble or self.trouble
             return None
-        (at, futures), self._asked = self._asked, None
-        try:
-            ends = {self._fields[p.topic, p.partition]: f.result().offset for p, f in futures.items()}
-            self.trouble = None
-            return Ends(at, ends)
-        except KafkaException as error:
-            self.trouble = f"Kafka: {error.args[0].str()}"
-            return None
+        self.trouble = self._offsets.trouble
+        return self._named(*answer)
+
+    def _named(self, at: int, ends: dict[tuple[str, int], int]) -> Ends:
+        return Ends(at, {self._fields[place]: end for place, end in ends.items()})
 
     def earliest(self, field: str, time: int | None) -> tuple[int, int, int]:
-        place = self._partition(field)
-        low = self._offsets([place], OffsetSpec.earliest())[field]
+        return self._offsets.patiently(lambda: self._earliest(self._partition(field), time))
+
+    def _earliest(self, place: tuple[str, int], time: int | None) -> tuple[int, int, int]:
+        low = self._offsets.first([place])[place]
         start = low
         if time is not None:
-            found = self._offsets([place], OffsetSpec.for_timestamp(time))[field]
-            start = max(low, found) if found >= 0 else self._offsets([place], OffsetSpec.latest())[field]
-        if low == 0:
-            return 0, 0, start
-        future = self._list([place], OffsetSpec.for_timestamp(0))
-        at = next(iter(future.values())).result().timestamp
-        return low, max(at, 0), start
-
-    def _list(self, places: list[tuple[str, int]], spec: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
-        request = {TopicPartition(*place): spec for place in places}
-        futures: dict[TopicPartition, Future[Any]] = self._admin.list_offsets(
-            request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ASK_S
-        )
-        return futures
-
-    def _offsets(self, places: list[tuple[str, int]], spec: OffsetSpec) -> dict[str, int]:
-        try:
-            futures = self._list(places, spec)
-            return {self._fields[p.topic, p.partition]: f.result().offset for p, f in futures.items()}
-        except KafkaException as error:
-            raise error_of(error.args[0], self._kafka, places[0][0]) from None
+            found, _ = self._offsets.since(place, time)
+            start = self._offsets.ends([place])[place] if found is None else max(low, found)
+        return low, self._offsets.since(place, 0)[1] if low else 0, start
 
     # ------------------------------------------------------------------ rebalance
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # An exception would surface from poll as an unrelated error (confluent-kafka-python#729): keep it for poll.
         try:
-            if any((p.topic, p.partition) not in self._fields for p in partitions):
-                self._info = self._describe()  # the topic grew
-            places = [(p.topic, p.partition) for p in partitions]
-            low = self._offsets(places, OffsetSpec.earliest()) if places else {}
-            ends = self._offsets(places, OffsetSpec.latest()) if places else {}
-            placements = []
-            for p in consumer.committed(partitions, timeout=ASK_S) if places else []:
-                name = self._fields[p.topic, p.partition]
-                committed = None if p.offset == OFFSET_INVALID else p.offset
-                placements.append(Placement(name, committed, low[name], ends[name]))
+            placements = self._offsets.patiently(lambda: self._placements(consumer, partitions))
             starts = self.assigned(placements)
             consumer.incremental_assign(
                 [TopicPartition(p.topic, p.partition, starts[self._fields[p.topic, p.partition]]) for p in partitions]
@@ -255,6 +210,27 @@ class GroupLog:
             self._error = error
         except KafkaException as error:
             self._error = error_of(error.args[0], self._kafka, self._kafka.topics.runs)
+
+    def _placements(self, consumer: Consumer, partitions: list[TopicPartition]) -> list[Placement]:
+        places = [(p.topic, p.partition) for p in partitions]
+        if not places:
+            return []
+        if any(place not in self._fields for place in places):
+            self._info = self._describe()  # the topic grew
+        low, ends = self._offsets.first(places), self._offsets.ends(places)
+        try:
+            found = consumer.committed(partitions, timeout=ASK_S)
+        except KafkaException as error:
+            raise error_of(error.args[0], self._kafka, places[0][0]) from None
+        return [
+            Placement(
+                self._fields[p.topic, p.partition],
+                None if p.offset == OFFSET_INVALID else p.offset,
+                low[p.topic, p.partition],
+                ends[p.topic, p.partition],
+            )
+            for p in found
+        ]
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         try:

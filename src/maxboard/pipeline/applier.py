@@ -35,6 +35,7 @@ POLL_RECORDS = 2000  # a step's work: 8 ms of decoding and folding
 ENTRIES_LIVE, ENTRIES_CATCHING_UP = 250, 500  # in one call: a script holds the server's only thread, 4 and 8 ms
 CATCHING_UP_RECORDS = 20_000  # behind by more than a second at the peak rate
 QUEUE_CALLS = 32  # calls of one primary not answered yet before reading waits
+OUTBOX_RECORDS = 100_000  # that Kafka does not take: some 50 MB; then reading waits too
 IDLE_S = 0.4  # an idle partition is called so often; with ENDS_S it stays fresh to a second
 ENDS_S = 0.4
 FATES = {scripts.TAKEN: "applied", scripts.NEEDS_REBUILD: "waiting", scripts.EXPIRED: "expired"}
@@ -109,7 +110,7 @@ class Applier:
         return bool(batches) or answered
 
     def _poll(self, wait: float) -> list[Batch]:
-        full = any(len(queue) >= QUEUE_CALLS for queue in self.queues.values())
+        full = any(len(queue) >= QUEUE_CALLS for queue in self.queues.values()) or len(self._outbox) >= OUTBOX_RECORDS
         if not full:
             if self._full_since is not None:
                 self._log.hold(False)
@@ -265,8 +266,8 @@ class Applier:
         now = self._clock.monotonic()
         if now - self._asked_ends >= ENDS_S:
             self._asked_ends = now
-            self._asked_at = {lane.field: lane.done for lane in self.lanes.values()}
-            self._log.ask_ends()
+            if self._log.ask_ends():
+                self._asked_at = {lane.field: lane.done for lane in self.lanes.values()}
         if (ends := self._log.answered_ends()) is not None:
             self._saw_ends(ends)
         for lane in self.lanes.values():

@@ -74,8 +74,8 @@ class LogPort(Protocol):
     def all_ends(self) -> Ends:
         """Ends of every partition, asked now; waits."""
 
-    def ask_ends(self) -> None:
-        """Ask for the ends of the assigned partitions; ``answered_ends`` brings them."""
+    def ask_ends(self) -> bool:
+        """Ask for the ends of the assigned partitions; ``answered_ends`` brings them. False: a question is open."""
 
     def answered_ends(self) -> Ends | None: ...
     def hold(self, held: bool) -> None:
@@ -117,7 +117,9 @@ class Letter(NamedTuple):
 
 
 class OutboxPort(Protocol):
-    """Producer of rank changes and dead letters."""
+    """Producer of rank changes and dead letters; its length is what Kafka does not have yet."""
+
+    def __len__(self) -> int: ...
 
     def put(self, letters: list[Letter], delivered: Callable[[], None]) -> None:
         """Produce each, again and again until Kafka has it; ``delivered`` is called once a letter, from ``poll``."""
