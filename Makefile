@@ -40,6 +40,10 @@ types: $(READY) ## mypy, strict
 bench: $(READY) ## Measure; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks
 
+SEEDS ?= 10000
+simulate: $(READY) ## Play SEEDS=10000 simulated schedules of workers and faults
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs 2
+
 # Scenarios of commands that are there; those of moderation, rebuild and verify join with them.
 CONFORMANCE ?= ../shared/conformance
 SCENARIOS ?= best-only-rises duplicates-retries-reordering two-boards-one-run ties-earlier-run-first iso-week-and-year \
@@ -54,4 +58,4 @@ clean: ## End the embedded stack, remove everything that was made here
 	@if [ -x $(BIN)/maxboard ]; then $(BIN)/maxboard dev down --dir $(DIR) || true; fi
 	@rm -rf $(VENV) $(DIR) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 
-.PHONY: help setup demo run test unit lint types bench conformance clean
+.PHONY: help setup demo run test unit lint types bench simulate conformance clean

@@ -36,6 +36,7 @@ ENTRIES_LIVE, ENTRIES_CATCHING_UP = 250, 500  # in one call: a script holds the 
 CATCHING_UP_RECORDS = 20_000  # behind by more than a second at the peak rate
 QUEUE_CALLS = 32  # calls of one primary not answered yet before reading waits
 OUTBOX_RECORDS = 100_000  # that Kafka does not take: some 50 MB; then reading waits too
+UNKNOWN = -1  # what the group has committed, after a commit that failed
 IDLE_S = 0.4  # an idle partition is called so often; with ENDS_S it stays fresh to a second
 ENDS_S = 0.4
 FATES = {scripts.TAKEN: "applied", scripts.NEEDS_REBUILD: "waiting", scripts.EXPIRED: "expired"}
@@ -258,7 +259,7 @@ class Applier:
         """A commit that was sent did not succeed: it is sent again."""
         for name in names:
             if name in self.lanes:
-                self.lanes[name].committed = None
+                self.lanes[name].committed = UNKNOWN
 
     # ------------------------------------------------------------------ idle partitions, moderation
     def _keep_fresh(self) -> None:

@@ -1,0 +1,48 @@
+"""Schedules that once broke an invariant, shrunk. Each stays as a test."""
+
+from __future__ import annotations
+
+from tests.simulation.schedule import Schedule, Step
+
+
+def _steps(text: str) -> tuple[Step, ...]:
+    return tuple(parsed(line) for line in text.strip().splitlines())
+
+
+def parsed(line: str) -> Step:
+    """A printed step."""
+    name, *words = line.split()
+    values = {"True": True, "False": False}
+    return Step(name, tuple(values[w] if w in values else int(w) if w.lstrip("-").isdigit() else w for w in words))
+
+
+FOUND = {
+    "a way back commits only what every primary holds and Kafka has the changes of": Schedule(1, 2, 2, _steps("""
+        run runs:1 p9 5 395 1
+        flow 1 one+two False
+        run runs:1 a 40 1322 1
+        flow 1 one+two False
+        promote two 1 False
+        run runs:1 B 1 1 1
+        step 1 600 4
+        call 1 two 9
+        reply 1 two 9
+        step 1 1 0
+        commit 1 True
+        crash 1 0
+    """)),
+    "offsets without a record at the end of moderation move its own position": Schedule(8, 2, 2, _steps("""
+        flow 1 one True
+        marker moderation
+        crash 0 0
+    """)),
+    "the first worker's missing definitions and vanished scripts come to rest": Schedule(3424, 2, 2, _steps("""
+        run runs:0 p10 59 1008 2
+        flow 1 one+two False
+        crash 0 0
+        run runs:0 p10 5 262 2
+        step 0 700 1
+        call 0 two 9
+        step 1 1 2
+    """)),
+}  # fmt: skip
