@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from maxboard.changes import RankChange, decode_change
 from maxboard.config import Settings, load
@@ -219,25 +219,26 @@ class Game:
 
     def lag(self) -> int:
         """Records that the group has not committed."""
-        topic = self.settings.kafka.topics.runs
-        consumer = Consumer({"bootstrap.servers": self.settings.kafka.bootstrap, "group.id": self.name})
-        try:
-            partitions = [TopicPartition(topic, p) for p in consumer.list_topics(topic, 10).topics[topic].partitions]
+        with self._group() as (consumer, partitions):
             behind = 0
-            for place in consumer.committed(partitions, timeout=10):
-                low, high = consumer.get_watermark_offsets(place, 10)
+            for place in _patiently(lambda: consumer.committed(partitions, timeout=10)):
+                low, high = _patiently(lambda place=place: consumer.get_watermark_offsets(place, 10))  # type: ignore[misc]
                 behind += high - max(place.offset, low)
             return behind
-        finally:
-            consumer.close()
 
     def committed(self) -> dict[int, int]:
         """Committed offset of each partition of runs."""
+        with self._group() as (consumer, partitions):
+            found = _patiently(lambda: consumer.committed(partitions, timeout=10))
+            return {place.partition: place.offset for place in found}
+
+    @contextmanager
+    def _group(self) -> Iterator[tuple[Consumer, list[TopicPartition]]]:
         topic = self.settings.kafka.topics.runs
         consumer = Consumer({"bootstrap.servers": self.settings.kafka.bootstrap, "group.id": self.name})
         try:
-            partitions = [TopicPartition(topic, p) for p in consumer.list_topics(topic, 10).topics[topic].partitions]
-            return {place.partition: place.offset for place in consumer.committed(partitions, timeout=10)}
+            metadata = _patiently(lambda: consumer.list_topics(topic, 10))
+            yield consumer, [TopicPartition(topic, p) for p in metadata.topics[topic].partitions]
         finally:
             consumer.close()
 
@@ -250,6 +251,18 @@ class Game:
         for line in self.must("boards", "--json").splitlines():
             assert json.loads(line)["state"] == "live", line
         assert self.lag() == 0
+
+
+def _patiently(ask: Callable[[], Any]) -> Any:
+    """Ask again while a broker restarts: the coordinator or the leader is not there at once."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return ask()
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def kill(worker: subprocess.Popen[bytes]) -> None:

@@ -65,7 +65,8 @@ def demo(directory: Path, runs: int | None, players: int, workers: int, forever:
     if not forever and rate is not None:
         raise WrongUse("--rate is for --forever")
     own_environment()
-    for number in (signal.SIGTERM, signal.SIGHUP):  # children must not outlive this process
+    # Children must not outlive this process. SIGINT too: started in the background, a shell has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     runs = runs or RUNS
     view, begun = View(), time.monotonic()
