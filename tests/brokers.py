@@ -27,7 +27,7 @@ ANSWER_S = 30.0  # of a broker that has just started on a busy machine
 def embedded(folder: Path) -> Iterator[Stack]:
     """An embedded stack of one's own on free ports; its servers may be stopped and frozen."""
     names = ("kafka", "kafka-controller", "weekly", "alltime", "weekly-replica", "alltime-replica")
-    stack = Stack(folder, ports={name: servers.free_port() for name in names})
+    stack = Stack(folder, ports=dict(zip(names, servers.free_ports(len(names)), strict=True)))
     try:
         stack.up()
     except MaxboardError as error:
