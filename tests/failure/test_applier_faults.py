@@ -302,3 +302,40 @@ def test_a_hung_workers_partition_moves_and_its_late_commit_does_no_harm(game: G
         time.sleep(2)
         assert (first.poll(), second.poll()) == (None, None)
     game.check()
+
+
+def test_a_bad_record_of_the_greatest_size_is_a_dead_letter_that_says_it_was_cut(game: Game) -> None:
+    """It does not fit beside its headers; without the cut every worker would stop at it for good."""
+    large = (
+        b'{"run_id":"r","player_id":"p","score":"' + game.random.randbytes(524_000).hex()[:1_047_000].encode() + b'"}'
+    )
+    game.produce_raw([(b"p1", large), *game.runs(10)])
+    game.check()
+    (letter,) = [json.loads(line) for line in game.must("dead-letters", "--json").splitlines()]
+    assert letter["reason"] in ("invalid", "malformed")
+    (record,) = game.records(game.settings.kafka.topics.dead_letters)
+    assert len(record.value or b"") == 900_000
+
+
+def test_until_caught_up_that_was_stopped_does_not_claim_it(game: Game) -> None:
+    """Exit 3: the dead letter cannot be written, so nothing is committed."""
+    admin = AdminClient({"bootstrap.servers": game.settings.kafka.bootstrap})
+    for future in admin.delete_topics([game.settings.kafka.topics.dead_letters]).values():
+        future.result()
+    game.produce_raw([(b"p1", b"{broken")])
+    with game.applier("--until-caught-up") as worker:
+        time.sleep(3)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 3
+
+
+def test_reads_with_another_definition_than_the_primarys_give_no_ranks(game: Game) -> None:
+    """I8: a changed file must not turn stored composites into other scores, nor a board added into an empty one."""
+    game.produce(100)
+    game.must("apply", "--until-caught-up")
+    before = game.path.read_text()
+    game.path.write_text(before.replace("2000000", "1000000"))
+    assert game.run("top", "alltime").returncode == 3
+    assert game.run("top", "weekly").returncode == 0
+    game.path.write_text(before.replace("[boards.alltime]", "[boards.added]"))
+    assert game.run("top", "added").returncode == 3

@@ -48,7 +48,7 @@ def reader(*replies: Any) -> Reader:
 def reply(
     log: list[str] = LIVE_LOG, entry: str = ENTRY, kind: str = "zset", entries: tuple[Any, ...] = (), rank: int = 0
 ) -> list[Any]:
-    return [log, entry, "d 0", kind, len(entries) // 2, rank, 1, list(entries)]
+    return [log, entry, f"{REF.board.digest} 0", kind, len(entries) // 2, rank, 1, list(entries)]
 
 
 def composite(ref: BoardRef, score: int, at: int) -> int:
@@ -138,7 +138,8 @@ def test_a_page_walk_ends_loudly_when_the_board_is_replaced_or_expires() -> None
 def test_a_primary_lists_current_windows_groups_and_what_is_registered() -> None:
     old, gone = "weekly:2026-W48", "weekly:2026-W40"
     keep = BOARDS.parse(old, NOW)
-    registry = ["@", "d", "@weekly", "d 0", old, f"3 {keep.window.start} {keep.expires} live - 0"]
+    defined = [word for board in (WEEKLY, LAPS) for word in (f"@{board.name}", f"{board.digest} 0")]
+    registry = ["@", "d", *defined, old, f"3 {keep.window.start} {keep.expires} live - 0"]
     registry += [gone, "1 5 6 live - 0", "retired:2026-W48", "1 5 6 live - 0"]
     now = keep.window.end + 1000
     states = reader([LIVE_LOG, registry, 2, old, "zset", 7, gone, "none", 0]).primary(BOARDS, "main", now)
@@ -150,7 +151,9 @@ def test_a_primary_lists_current_windows_groups_and_what_is_registered() -> None
     ]
 
 
-@pytest.mark.parametrize("registry", [["weekly:2026-W49", "what"], ["@weekly", "d one"], ["weekly:2026-W49", b"\xff"]])
+@pytest.mark.parametrize(
+    "registry", [["weekly:2026-W49", "what"], ["@weekly", f"{WEEKLY.digest} one"], ["weekly:2026-W49", b"\xff"]]
+)
 def test_a_foreign_registry_is_named_and_no_traceback(registry: list[str]) -> None:
     with pytest.raises(NotYet, match=r"primary 'main' at 10.0.0.1:6379 holds a registry that maxboard did not write"):
         reader([LIVE_LOG, registry, 0]).primary(BOARDS, "main", NOW)
@@ -216,6 +219,7 @@ def test_a_raw_reply_has_the_kind_of_its_code(code: str) -> None:
         ("sentinel://me:secret@a:26379,b:26379/", "write sentinel://"),
         ("redis://me:secret@a:6379/zero", "a database number"),
         ("redis://me:secret@a:port/0", "is no address"),
+        ("redis://me:secret@a/0?foo=bar", "is no address"),
         ("http://me:secret@a/0", "is no address"),
     ],
 )
@@ -223,6 +227,11 @@ def test_an_address_that_cannot_be_used_is_refused_without_showing_the_password(
     with pytest.raises(ConfigError, match=words) as raised:
         connect(url)
     assert "secret" not in str(raised.value)
+
+
+def test_a_socket_is_an_address() -> None:
+    """Some options of a connection are for TCP alone."""
+    assert connect("unix:///run/valkey.sock") is not None
 
 
 def test_an_address_for_people_has_no_credentials() -> None:

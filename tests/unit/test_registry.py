@@ -126,18 +126,18 @@ def test_the_state_of_a_board_follows_from_its_entry_and_its_key(
     entry: BoardEntry | None, kind: str, state: str
 ) -> None:
     """I8, juicedata/juicefs#1991: a key that vanished is lost unless the entry says empty."""
-    assert state_of(LOG, entry, "digest", kind, REF, NOW) == state
+    assert state_of(LOG, entry, REF.board.digest, kind, REF, NOW) == state
     behind = with_entry("runs:0", LogEntry(3, 9, 9, 4))
-    assert state_of(behind, entry, "digest", kind, REF, NOW) == ("replaying" if state == "live" else state)
+    assert state_of(behind, entry, REF.board.digest, kind, REF, NOW) == ("replaying" if state == "live" else state)
 
 
 def test_a_window_that_began_before_its_definition_is_whole_needs_a_rebuild() -> None:
     """A changed definition does not show half a week as a week."""
-    assert state_of(LOG, None, f"digest {REF.window.start + 1}", "none", REF, NOW) == "needs-rebuild"
-    assert state_of(LOG, None, f"digest {REF.window.start}", "none", REF, NOW) == "live"
+    assert state_of(LOG, None, f"{REF.board.digest} {REF.window.start + 1}", "none", REF, NOW) == "needs-rebuild"
+    assert state_of(LOG, None, f"{REF.board.digest} {REF.window.start}", "none", REF, NOW) == "live"
 
 
 def test_an_expired_board_reads_as_empty_and_live() -> None:
     """Gone as configured is not lost."""
-    assert state_of(LOG, ENTRY, "digest", "none", REF, REF.expires) == "live"
-    assert state_of(LOG, ENTRY, "digest", "none", REF, REF.expires - 1) == "needs-rebuild"
+    assert state_of(LOG, ENTRY, REF.board.digest, "none", REF, REF.expires) == "live"
+    assert state_of(LOG, ENTRY, REF.board.digest, "none", REF, REF.expires - 1) == "needs-rebuild"

@@ -145,7 +145,11 @@ def connect(url: str, *, writes: bool = False) -> redis.Redis:
         options["redis_connect_func"] = _as_primary
     try:
         if parts.scheme != "sentinel":
-            return redis.Redis.from_url(url, **options)
+            if parts.scheme == "unix":
+                del options["socket_keepalive"]
+            client = redis.Redis.from_url(url, **options)
+            client.connection_pool.make_connection()  # connects nowhere, but knows its options
+            return client
         from maxboard.board.sentinel import client_of  # which needs this module
 
         return client_of(url, options)

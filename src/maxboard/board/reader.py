@@ -179,7 +179,10 @@ def _expired(ref: BoardRef, now: int) -> bool:
 
 
 def _needs_rebuild(ref: BoardRef) -> str:
-    return f"board {ref.reference} needs a rebuild and gives no ranks: maxboard rebuild {ref.reference}"
+    return (
+        f"board {ref.reference} needs a rebuild and gives no ranks: maxboard rebuild {ref.reference} "
+        f"(or this configuration is not the one in force: see maxboard check)"
+    )
 
 
 def _unreadable(ref: BoardRef) -> BoardNotLive:

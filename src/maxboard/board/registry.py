@@ -130,8 +130,11 @@ def state_of(log: LogState, entry: BoardEntry | None, definition: object, kind: 
     """The state of a board from what one read has shown. ``kind`` is the type of its key, ``now`` in epoch ms."""
     if ref.expires and ref.expires <= now:
         return "live"  # gone as configured: reads as empty
+    digest, whole = text(definition).partition(" ")[0], whole_from(definition)
+    if digest != ref.board.digest and (digest or log.partitions):
+        return "needs-rebuild"  # the primary's boards are of another configuration than ours
     if entry is None:
-        broken = kind != "none" or ref.window.start < whole_from(definition)
+        broken = kind != "none" or ref.window.start < whole
     else:
         broken = (
             entry.status == "needs-rebuild"

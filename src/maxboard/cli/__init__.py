@@ -77,6 +77,8 @@ def main(args: list[str] | None = None) -> NoReturn:
         _end("interrupted", 130)
     except MaxboardError as error:
         _end(str(error), error.exit_code)
+    except OSError as error:  # standard output that cannot be written: a full disk
+        _end(f"cannot write: {error.strerror or error}", 1)
     except ModuleNotFoundError as error:
         _end(f"{error.name} is not installed: pip install 'maxboard[{_extra_of(error.name)}]'", 2)
 

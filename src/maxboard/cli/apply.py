@@ -18,7 +18,7 @@ import click
 from maxboard.checks import NAMES
 from maxboard.cli.guard import Guard
 from maxboard.config import Settings, load
-from maxboard.errors import Refused, WrongUse
+from maxboard.errors import NotYet, Refused, WrongUse
 from maxboard.log.checks import count
 
 if TYPE_CHECKING:
@@ -209,9 +209,11 @@ def _work(settings: Settings, options: Options, guard: Guard) -> None:
         troubles(worker.troubles(), worker.dangers)
         progress(totals_of(worker))
 
-    loop.run(worker, stopped, options.until_caught_up, report)
+    caught_up = loop.run(worker, stopped, options.until_caught_up, report)
     progress(totals_of(worker), last=True)
     progress.end()
+    if options.until_caught_up and not caught_up:
+        raise NotYet(f"stopped before it was caught up: {worker.applier.lag:,} records wait; run it again")
 
 
 def _supervise(path: Path, options: Options) -> None:

@@ -27,7 +27,7 @@ from maxboard.errors import NotYet, Refused
 from maxboard.keys import Keys
 from maxboard.log import checks as log_checks
 from maxboard.log.admin import TopicAdmin
-from maxboard.log.topic_reader import bounds
+from maxboard.log.offsets import Offsets
 from maxboard.log.topics import TopicFacts, TopicNeed
 
 STYLES = {"ok": "green", "warning": "yellow", "danger": "bold red"}
@@ -103,8 +103,10 @@ def _log(settings: Settings, admin: TopicAdmin) -> birth.EmptyLog:
     names, at = settings.kafka.topics, time.time_ns() // 1_000_000
     there = admin.wait_for((names.runs, names.moderation))
     runs, moderation = there[names.runs], there[names.moderation]
-    ends = {runs_field(p): end for p, (_, end) in bounds(settings.kafka, names.runs).items()}
-    ends[MODERATION] = max(end for _, end in bounds(settings.kafka, names.moderation).values())
+    places = {(names.runs, p): runs_field(p) for p in range(runs.partitions)} | {(names.moderation, 0): MODERATION}
+    offsets = Offsets(settings.kafka)
+    found = offsets.patiently(lambda: offsets.ends(list(places)))  # new leaders may not know yet that they lead
+    ends = {places[place]: end for place, end in found.items()}
     return birth.EmptyLog(runs.topic_id, moderation.topic_id, runs.partitions, ends, at)
 
 

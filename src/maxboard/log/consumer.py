@@ -174,7 +174,7 @@ class GroupLog:
         return self._offsets.ask_ends(assigned, _now())
 
     def answered_ends(self) -> Ends | None:
-        answer = self._offsets.answered_ends()
+        answer = self._offsets.answered_ends(_now())
         if answer is None:
             self.trouble = self._offsets.trouble or self.trouble
             return None
@@ -217,6 +217,7 @@ class GroupLog:
             return []
         if any(place not in self._fields for place in places):
             self._info = self._describe()  # the topic grew
+        at = _now()
         low, ends = self._offsets.first(places), self._offsets.ends(places)
         try:
             found = consumer.committed(partitions, timeout=ASK_S)
@@ -228,6 +229,7 @@ class GroupLog:
                 None if p.offset == OFFSET_INVALID else p.offset,
                 low[p.topic, p.partition],
                 ends[p.topic, p.partition],
+                at,
             )
             for p in found
         ]

@@ -17,6 +17,7 @@ from maxboard.log.client import LOGGER, error_of, properties
 ASK_S = 10.0  # a broker that restarts is back in about five
 PATIENCE_S = 30.0  # an election or a restart is over by then; half of a minute without polling harms no membership
 AGAIN_S = 0.2
+SILENCE_MS = 3_000  # a question takes a millisecond; after this, health says so
 Place = tuple[str, int]  # topic, partition
 T = TypeVar("T")
 
@@ -79,9 +80,13 @@ class Offsets:
         self._asked = (at, self._list(places, OffsetSpec.latest()))
         return True
 
-    def answered_ends(self) -> tuple[int, dict[Place, int]] | None:
+    def answered_ends(self, now: int) -> tuple[int, dict[Place, int]] | None:
         """When ``ask_ends`` asked, and the answer, once it is there. A partition without leader is left out."""
-        if self._asked is None or not all(future.done() for future in self._asked[1].values()):
+        if self._asked is None:
+            return None
+        if not all(future.done() for future in self._asked[1].values()):
+            if now - self._asked[0] > SILENCE_MS:
+                self.trouble = f"Kafka at {self._kafka.bootstrap} does not answer"
             return None
         (at, futures), self._asked = self._asked, None
         try:

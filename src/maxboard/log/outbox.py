@@ -14,6 +14,7 @@ from maxboard.log.client import LOGGER, Property, properties
 from maxboard.pipeline.ports import Letter
 
 AGAIN_S = 1.0  # a missing topic or an unreachable broker: health is red, the offset waits
+MOST_KEY_BYTES, MOST_VALUE_BYTES = 1_000, 900_000  # of a dead letter: with headers below the brokers' 1 MiB
 TUNED: dict[str, Property] = {
     "linger.ms": 5,  # a step's changes make one request a partition
     "queue.buffering.max.messages": 200_000,
@@ -23,6 +24,18 @@ TUNED: dict[str, Property] = {
     "compression.type": "lz4",
 }
 PROMISED: dict[str, Property] = {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
+
+
+def _fitting(letter: Letter) -> Letter:
+    """A dead letter that Kafka takes: a record of the greatest size does not fit beside its headers.
+
+    Cut, it says with ``truncated`` how many bytes the value had; the place in its headers leads to the whole record.
+    """
+    key, value = letter.key or b"", letter.value or b""
+    if len(key) <= MOST_KEY_BYTES and len(value) <= MOST_VALUE_BYTES:
+        return letter
+    headers = [*letter.headers, ("truncated", str(len(value)).encode())]
+    return Letter(letter.topic, key[:MOST_KEY_BYTES], value[:MOST_VALUE_BYTES], headers)
 
 
 class Outbox:
@@ -43,7 +56,7 @@ class Outbox:
         batches: dict[str, list[dict[str, Any]]] = {}
         for letter in letters:
             if letter.headers:
-                self._put_one(letter, delivered)
+                self._put_one(_fitting(letter), delivered)
             else:
                 batches.setdefault(letter.topic, []).append({"key": letter.key, "value": letter.value})
         for topic, messages in batches.items():

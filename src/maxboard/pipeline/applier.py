@@ -333,6 +333,8 @@ class Applier:
             if start > place.end:
                 raise Stop(f"{place.field} ends at {place.end}, but {start} is committed: the topic was created anew")
             lane = Lane(place.field, start, place.committed, place.low, place.end)
+            if start >= place.end:
+                lane.caught_up = place.at
             self.lanes[place.field] = lane
             self._idle(lane)  # a primary that is behind says so before anything else
         return {place.field: self.lanes[place.field].next for place in placements}

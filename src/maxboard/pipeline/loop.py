@@ -186,15 +186,21 @@ class CaughtUp:
         return not read.due and all(positions.get(field, -1) >= end for field, end in self._ends.items())
 
 
-def run(worker: Worker, stopped: Callable[[], bool], until_caught_up: bool, report: Callable[[Worker], None]) -> None:
-    """Work until ``stopped`` or caught up, then finish, commit and leave the group. Raises what stops it."""
+def run(worker: Worker, stopped: Callable[[], bool], until_caught_up: bool, report: Callable[[Worker], None]) -> bool:
+    """Work until ``stopped`` or caught up, then finish, commit and leave the group; says whether it was caught up.
+
+    Raises what stops it.
+    """
     try:
         done = CaughtUp(worker) if until_caught_up else None
-        while not stopped() and not (done is not None and done()):
+        caught_up = False
+        while not caught_up and not stopped():
             worker.step()
             report(worker)
+            caught_up = done is not None and done()
     except MaxboardError:
         worker.log.close()
         raise
     worker.close()
     report(worker)
+    return caught_up

@@ -32,6 +32,7 @@ class Placement(NamedTuple):
     committed: int | None
     low: int  # first offset that the log holds
     end: int
+    at: int = 0  # when the end was asked for, epoch ms; 0: not told
 
 
 @dataclass(frozen=True, slots=True)
