@@ -117,7 +117,8 @@ class Game:
         self.produce_raw(self.runs(count, players))
 
     def produce_raw(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        producer = Producer({"bootstrap.servers": self.settings.kafka.bootstrap, "partitioner": "murmur2_random"})
+        properties = {"partitioner": "murmur2_random", "message.max.bytes": 2_000_000}  # the broker's limit counts
+        producer = Producer({"bootstrap.servers": self.settings.kafka.bootstrap, **properties})
         for key, value in records:
             while True:
                 try:

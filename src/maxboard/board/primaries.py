@@ -10,6 +10,7 @@ import select
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import hiredis
 import redis
 
 from maxboard.board import scripts
@@ -43,8 +44,9 @@ class PrimaryConnection:
         try:
             self._refuse_replaced()
             connection = self._connected()
-            packed = [part for command in commands for part in connection.pack_command(*command.words())]
-            connection.send_packed_command([b"".join(packed)], check_health=False)
+            # hiredis itself: redis-py looks at every word before. Its stub takes a tuple of one.
+            packed = b"".join(hiredis.pack_command(command.words()) for command in commands)  # type: ignore[arg-type]
+            connection.send_packed_command([packed], check_health=False)
             self._owed += len(commands)
         except (redis.exceptions.RedisError, OSError) as error:
             raise self._lost(error) from error

@@ -122,6 +122,8 @@ def whole_from(definition: object) -> int:
 
 def composite(value: object) -> int:
     """A sorted set's score as a reply gives it: a double, perhaps with an exponent ("8e+15"); exact below 2^53."""
+    if type(value) is bytes and value.isdigit():
+        return int(value)
     digits = text(value)
     return int(digits) if digits.isdigit() else int(float(digits))
 

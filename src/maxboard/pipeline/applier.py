@@ -25,7 +25,7 @@ from maxboard.pipeline import freshness
 from maxboard.pipeline.apply import Call, PrimaryQueue
 from maxboard.pipeline.calls import Calls
 from maxboard.pipeline.commit import Flight, Lane
-from maxboard.pipeline.emit import change_letter, dead_letter, rank_changes
+from maxboard.pipeline.emit import change_letters, dead_letter, rank_changes
 from maxboard.pipeline.fold import Fold, folds
 from maxboard.pipeline.ports import Batch, Clock, Ends, Letter, LogPort, OutboxPort, Placement, PrimaryPort
 from maxboard.pipeline.recovery import Recovery
@@ -222,7 +222,7 @@ class Applier:
                 queue.latencies.observe(max(now - flight.since, 0) / 1000)
             letters: list[Letter] = []
             for sent, block in zip(call.boards, reply.boards, strict=True):
-                letters += map(change_letter, rank_changes(sent.runs, sent.run_ids, block, reply.live, now))
+                letters += change_letters(rank_changes(sent.runs, sent.run_ids, block, reply.live, now))
                 self.tally.changed += sum(best.changed for best in block.bests)
                 hidden = sum(sent.counts[run] for run in block.hidden)
                 self.tally.fates["hidden"] += hidden

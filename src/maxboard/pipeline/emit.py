@@ -1,8 +1,8 @@
-"""Step 6: what a primary answered, as rank changes."""
+"""Step 6: what a primary answered, as records of ``rank-changes``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from maxboard.board.scripts import BoardReply, BoardRuns
 from maxboard.changes import RankChange, change_key, dead_letter_headers, encode_change
@@ -11,42 +11,43 @@ from maxboard.pipeline.ports import Letter
 from maxboard.wire import rfc3339
 
 
-def rank_changes(
-    sent: BoardRuns, run_ids: Sequence[str], reply: BoardReply, live: bool, now: int
-) -> Iterator[RankChange]:
+def rank_changes(sent: BoardRuns, run_ids: Sequence[str], reply: BoardReply, live: bool, now: int) -> list[RankChange]:
     """A change for each run of a call that is its player's best now, also when it was before.
 
     A run that was already there has no previous score here: who it replaced was said when it came, and after a
     crash ``previous_*`` may be null, never wrong.
     """
     ref, runs = sent.ref, sent.runs
-    reference = ref.reference
-    applied_at = rfc3339(now)
-    for best in reply.bests:
-        player, composite = runs[best.run]
-        run_id = run_ids[best.run]
-        previous = best.previous if best.changed else None
-        yield RankChange(
-            board=reference,
-            epoch=reply.epoch,
-            player_id=player,
-            moderation=0,
-            composite=str(composite),
-            run_id=run_id,
-            cause="run",
-            score=ref.score(composite),
-            previous_score=None if previous is None else ref.score(previous),
-            rank=best.rank if live else None,
-            previous_rank=best.previous_rank if live and best.changed else None,
-            achieved_at=rfc3339(ref.achieved_at(composite)),
-            applied_at=applied_at,
-            event_id=f"{reference}|{run_id}",
+    reference, start, composer = ref.reference, ref.window.start, ref.board.composer
+    score, elapsed = composer.score, composer.elapsed_ms
+    epoch, applied_at = reply.epoch, rfc3339(now)
+    changes = []
+    for index, changed, rank, previous_rank, previous in reply.bests:
+        player, composite = runs[index]
+        run_id = run_ids[index]
+        change = RankChange(  # by position: names would cost a fifth of the time
+            reference,
+            epoch,
+            player,
+            0,
+            str(composite),
+            run_id,
+            "run",
+            score(composite),
+            score(previous) if changed and previous is not None else None,
+            rank if live else None,
+            previous_rank if live and changed else None,
+            rfc3339(start + elapsed(composite)),
+            applied_at,
+            f"{reference}|{run_id}",
         )
+        changes.append(change)
+    return changes
 
 
-def change_letter(change: RankChange) -> Letter:
-    """A rank change as a record."""
-    return Letter("rank_changes", change_key(change).encode(), encode_change(change), [])
+def change_letters(changes: Sequence[RankChange]) -> list[Letter]:
+    """Rank changes as records."""
+    return [Letter("rank_changes", change_key(change).encode(), encode_change(change), []) for change in changes]
 
 
 def dead_letter(topic: str, record: Record, refusal: Refusal, now: int) -> Letter:
