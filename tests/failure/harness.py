@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 import tomllib
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -264,6 +266,17 @@ def _patiently(ask: Callable[[], Any]) -> Any:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
+
+
+def health(port: int) -> tuple[int, str]:
+    """Status and body of ``/healthz``; 0 and the reason when nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError as error:
+        return 0, str(error)
 
 
 def kill(worker: subprocess.Popen[bytes]) -> None:

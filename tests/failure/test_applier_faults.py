@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 import redis
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
-from tests.failure.harness import Game, eventually, kill
+from tests.failure.harness import Game, eventually, health, kill
 from tests.servers import free_port
 
 from maxboard.devstack import Stack
@@ -133,25 +131,16 @@ def test_a_hung_primary_makes_health_red_and_loses_nothing(game: Game) -> None:
     port = free_port()
     server = game.stack.server("weekly")
 
-    def health() -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError as error:
-            return 0, str(error)
-
     with game.applier("--metrics-port", str(port)) as worker:
-        eventually(lambda: health()[0] == 200, "health is green")
+        eventually(lambda: health(port)[0] == 200, "health is green")
         server.kill(signal.SIGSTOP)
         try:
             game.produce(2000)
-            eventually(lambda: health()[0] == 503, "health is red", 40)
-            assert "weekly" in health()[1]
+            eventually(lambda: health(port)[0] == 503, "health is red", 40)
+            assert "weekly" in health(port)[1]
         finally:
             server.kill(signal.SIGCONT)
-        eventually(lambda: health()[0] == 200 and game.lag() == 0, "health is green again", 40)
+        eventually(lambda: health(port)[0] == 200 and game.lag() == 0, "health is green again", 40)
         assert worker.poll() is None
     game.check()
 

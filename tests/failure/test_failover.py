@@ -5,12 +5,10 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 import redis
-from tests.failure.harness import Game, eventually
+from tests.failure.harness import Game, eventually, health
 from tests.failure.sentinel_stack import Watcher, board_server, followers, on, positions, sentinel_stack, watched
 from tests.servers import free_port
 
@@ -192,16 +190,6 @@ def monitor(sentinel: Server, service: str, port: int) -> None:
             ("parallel-syncs", 2),
         ):
             client.execute_command("SENTINEL", "SET", service, option, value)
-
-
-def health(port: int) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-    except OSError as error:
-        return 0, str(error)
 
 
 def test_a_plain_address_whose_server_was_demoted_is_trouble_until_it_is_primary_again(game: Game) -> None:
