@@ -4,8 +4,9 @@
 --   1  log       hash: topic ids, number of partitions, verdicts; a field a partition: "position time caught_up target"
 --   2  boards    hash: reference -> "epoch start expires status build loaded"; "@name" -> "digest whole_from"; "@" -> digest
 --   3  hidden    hash: hidden player -> kind and ban event
---   4  announce  hash: what submits leave for the rank changes
---   5… one sorted set a board: player -> composite; side keys are this and ":shadow", ":pending"
+--   4  announce  hash: "reference|player" -> "composite rank_before before", what submits leave for the rank changes
+--   5… one sorted set a board: player -> composite; side keys are this and ":shadow", ":pending"; those of a build
+--      that the registry names are this and ":build", ":build:shadow", ":build:pending"
 -- ARGV
 --   1  definitions  digest of all board definitions that the sender has for this primary
 --   2  source       field of the partition in log, "runs:3"; "" for a submit: then 3 to 8, 10 and 11 do not count
@@ -31,13 +32,17 @@
 --   a board: {state, epoch, hidden, then (index changed rank previous_rank previous) of each run that is the best now}
 --     state 0 taken, 1 needs rebuild, 2 expired; hidden: list of the indexes of runs that went to the shadow
 --     index from 1; changed 1: a new best; ranks from 1, 0: was not there; previous: composite text, "": none
+--     of a submit: (index changed rank previous_rank previous best) of every run, best: the composite that is the
+--     player's now; of a hidden player rank 0, best as in the shadow
 -- Composites go to commands as the text they came as; numbers here are only compared, exact below 2^53.
 
 local LIVE, EMPTY, NEEDS_REBUILD = 'live', 'empty', 'needs-rebuild'
 local SKEW = 60000 -- ms by which the sender's clock may differ from the one that expires keys
 local CHUNK = 2000 -- values given to one command: the server's Lua stack holds 8,000
 
-local log_key, boards_key, hidden_key = KEYS[1], KEYS[2], KEYS[3]
+local ANNOUNCE = 86400000 -- ms that what a submit left is kept: its run is in the log, and read long before
+
+local log_key, boards_key, hidden_key, announce_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local source = ARGV[2]
 local from, to, log_end = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local judged, time, caught_up, now = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
@@ -140,6 +145,10 @@ for i = 1, count do
     board.lost = board.status ~= NEEDS_REBUILD
     board.status = NEEDS_REBUILD
   end
+  local build = board.key .. ':build'
+  if board.build ~= '-' and (other_type(build) or other_type(build .. ':shadow') or other_type(build .. ':pending')) then
+    board.build, board.loaded, board.fresh = '-', '0', true -- somebody else wrote there: the job begins anew
+  end
   board.created = kind == 'none'
   boards[i] = board
 end
@@ -169,12 +178,60 @@ local function look_up(command, key, names)
   return found
 end
 
-local function put(board, block)
-  local players, public, shadow, held, hidden_runs = {}, {}, {}, {}, {}
-  for i = 1, board.runs do players[i] = ARGV[board.first + 2 * i - 2] end
-  local hidden = some_hidden and look_up('HMGET', hidden_key, players) or {}
+local function hidden_of(players)
+  return some_hidden and look_up('HMGET', hidden_key, players) or {}
+end
+
+local function held_of(board)
+  local held, first = {}, board.first + 2 * board.runs
+  for i = first, first + 2 * board.held - 2, 2 do
+    held[#held + 1], held[#held + 2] = ARGV[i + 1], ARGV[i]
+  end
+  return held
+end
+
+-- A build gets all that its board gets: so nothing has to be caught up before the switch.
+local function put_build(board, players, hidden)
+  local key, public, shadow, held = board.key .. ':build', {}, {}, held_of(board)
+  for i = 1, board.runs do
+    local to = hidden[i] and shadow or public
+    to[#to + 1], to[#to + 2] = ARGV[board.first + 2 * i - 1], players[i]
+  end
+  for suffix, values in pairs({[''] = public, [':shadow'] = shadow, [':pending'] = held}) do
+    add(key .. suffix, values)
+    expire(key .. suffix, values, board.expires)
+  end
+end
+
+-- What a submit left for a run that was the best already is said with it, once.
+local function announced(board, players)
+  local fields = {}
+  for i = 1, board.runs do fields[i] = board.reference .. '|' .. players[i] end
+  local left = look_up('HMGET', announce_key, fields)
+  local before, done = {}, {}
+  for i = 1, board.runs do
+    if left[i] then
+      local composite, rank, previous = string.match(left[i], '^(%d+) (%d+) (%d*)$')
+      local new = tonumber(ARGV[board.first + 2 * i - 1])
+      if new == tonumber(composite) then before[i] = {tonumber(rank), previous} end
+      if new >= tonumber(composite) then done[#done + 1] = fields[i] end
+    end
+  end
+  for i = 1, #done, CHUNK do redis.call('HDEL', announce_key, unpack(done, i, math.min(i + CHUNK - 1, #done))) end
+  return before
+end
+
+local function leave(board, player, composite, rank, previous)
+  redis.call('HSET', announce_key, board.reference .. '|' .. player, string.format('%s %.0f %s', composite, rank, previous))
+  redis.call('PEXPIRE', announce_key, ANNOUNCE)
+end
+
+local some_announced = source ~= '' and redis.call('EXISTS', announce_key) == 1
+
+local function put(board, players, hidden, block)
+  local public, shadow, hidden_runs = {}, {}, {}
   local bests = look_up('ZMSCORE', board.key, players)
-  local mine = {}
+  local mine, raised = {}, {}
   for i = 1, board.runs do
     local composite = ARGV[board.first + 2 * i - 1]
     if hidden[i] then
@@ -183,12 +240,14 @@ local function put(board, block)
     else
       local best = bests[i] and tonumber(bests[i]) or -1
       local new = tonumber(composite)
-      if new >= best then mine[#mine + 1] = i end
+      raised[i] = new > best
+      if new >= best or source == '' then mine[#mine + 1] = i end
       if new > best then
         public[#public + 1], public[#public + 2] = composite, players[i]
       end
     end
   end
+  local left = some_announced and announced(board, players) or {}
   local before = {}
   for j = 1, #mine do
     local i = mine[j]
@@ -196,20 +255,29 @@ local function put(board, block)
   end
   add(board.key, public)
   add(board.key .. ':shadow', shadow)
-  local first_held = board.first + 2 * board.runs
-  for i = first_held, first_held + 2 * board.held - 2, 2 do
-    held[#held + 1], held[#held + 2] = ARGV[i + 1], ARGV[i]
-  end
+  local held = held_of(board)
   add(board.key .. ':pending', held)
   block[3] = hidden_runs
   for j = 1, #mine do
     local i = mine[j]
-    local changed = tonumber(ARGV[board.first + 2 * i - 1]) > (bests[i] and tonumber(bests[i]) or -1)
+    local previous = bests[i] or ''
     block[#block + 1] = i
-    block[#block + 1] = changed and 1 or 0
+    block[#block + 1] = (raised[i] or left[i]) and 1 or 0
     block[#block + 1] = redis.call('ZREVRANK', board.key, players[i]) + 1
-    block[#block + 1] = before[j]
-    block[#block + 1] = bests[i] or ''
+    block[#block + 1] = not raised[i] and left[i] and left[i][1] or before[j]
+    block[#block + 1] = not raised[i] and left[i] and left[i][2] or previous
+    if source == '' then
+      local composite = ARGV[board.first + 2 * i - 1]
+      block[#block + 1] = raised[i] and composite or previous
+      if raised[i] then leave(board, players[i], composite, before[j], previous) end
+    end
+  end
+  if source == '' and #hidden_runs > 0 then
+    local found = look_up('ZMSCORE', board.key .. ':shadow', players)
+    for j = 1, #hidden_runs do
+      local i = hidden_runs[j]
+      for _, value in ipairs({i, 0, 0, 0, '', found[i] or ''}) do block[#block + 1] = value end
+    end
   end
   if board.status == EMPTY and #public > 0 then
     board.status, board.fresh = LIVE, true
@@ -225,10 +293,16 @@ for i = 1, count do
   local block = {0, tonumber(board.epoch), {}}
   if board.expired then
     block[1] = 2
-  elseif board.status == NEEDS_REBUILD then
-    block[1] = 1
   else
-    put(board, block)
+    local players = {}
+    for j = 1, board.runs do players[j] = ARGV[board.first + 2 * j - 2] end
+    local hidden = hidden_of(players)
+    if board.build ~= '-' then put_build(board, players, hidden) end
+    if board.status == NEEDS_REBUILD then
+      block[1] = 1
+    else
+      put(board, players, hidden, block)
+    end
   end
   if not board.expired and (board.fresh or board.lost) then register(board) end
   reply[5 + i] = block

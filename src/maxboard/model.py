@@ -52,5 +52,6 @@ REASONS = {
     "future": "finished later than max_future after its record time",
     "score-range": "a board cannot hold the score: out of range, or more decimals than its scale",
     "before-origin": "finished before the board's first moment, or after its last",
+    "rejected": "a rule of the configuration rejects it",
     "bad-group": "a group_by tag has a value that is no allowed name, or is not listed in groups",
 }

@@ -15,8 +15,9 @@ from typing import Any
 from maxboard.board.registry import MODERATION, runs_field
 from maxboard.board.scripts import Command
 from maxboard.errors import ServerNotReady
-from maxboard.model import Record
-from maxboard.pipeline.ports import Batch, Ends, Letter, Placement, TopicInfo
+from maxboard.model import Record, Run
+from maxboard.pipeline.decode import decode
+from maxboard.pipeline.ports import Batch, Ends, Found, Letter, Placement, TopicInfo
 
 
 class Oracle:
@@ -148,6 +149,51 @@ class MemoryLog:
     def commit(self, offsets: dict[str, int], wait: bool) -> bool:
         self._topics.committed |= {f: o for f, o in offsets.items() if f not in self.fenced}
         return True
+
+
+class MemoryHistory:
+    """``pipeline.ports.HistoryPort`` on ``MemoryTopics``: ``limit`` records a poll, so that reading can lag."""
+
+    def __init__(self, topics: MemoryTopics, limit: int = 1_000_000) -> None:
+        self._topics, self.limit = topics, limit
+        self._next = 0
+
+    def poll(self) -> list[Batch]:
+        rows = self._topics.records[MODERATION][self._next : self._next + self.limit]
+        self._next += len(rows)
+        return [Batch(MODERATION, rows, None)] if rows else []
+
+
+class MemoryFinder:
+    """``pipeline.ports.FinderPort`` on ``MemoryTopics``: the answer is there when ``look`` was called."""
+
+    def __init__(self, topics: MemoryTopics) -> None:
+        self._topics = topics
+        self.asked: frozenset[str] | None = None
+        self._found: Found | None = None
+
+    def find(self, players: frozenset[str]) -> None:
+        self.asked, self._found = players, None
+
+    def look(self) -> None:
+        """Read the log now, if somebody asked."""
+        if self.asked is None:
+            return
+        records: dict[str, list[Record]] = {player: [] for player in self.asked}
+        folded = {field: len(rows) for field, rows in self._topics.records.items() if field != MODERATION}
+        for field in folded:
+            for record in self._topics.records[field]:
+                run = decode(record)
+                if isinstance(run, Run) and run.player_id in records:
+                    records[run.player_id].append(record)
+        self._found, self.asked = Found(records, folded), None
+
+    def found(self) -> Found | None:
+        found, self._found = self._found, None
+        return found
+
+    def stop(self) -> None:
+        self.asked = self._found = None
 
 
 class WirePrimary:

@@ -21,6 +21,7 @@ from maxboard.log.consumer import CONSUMER, TUNED
 from maxboard.model import Record
 from maxboard.pipeline.applier import ENTRIES_CATCHING_UP, POLL_RECORDS
 from maxboard.pipeline.fold import Fold, folds
+from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.route import Router
 
 MAX_FUTURE = 300_000  # ms, the default
@@ -56,10 +57,11 @@ def records(messages: Sequence[Any]) -> dict[int, list[Record]]:
 def folded(scene: Scene) -> Iterator[tuple[str, Fold]]:
     """The ranges that the applier makes of the log while it catches up, each with its partition's field."""
     router = Router(list(scene.base.settings.build().by_name.values()))
+    judge, judged = Judge(MAX_FUTURE), dict.fromkeys(scene.base.settings.primaries, 0)
     next_ = dict(scene.starts)
     for messages in polls(scene):
         for partition, rows in records(messages).items():
-            for fold in folds(rows, next_[partition], router, MAX_FUTURE, ENTRIES_CATCHING_UP):
+            for fold in folds(rows, next_[partition], router, judge, judged, ENTRIES_CATCHING_UP):
                 next_[partition] = fold.to
                 yield runs_field(partition), fold
 

@@ -11,7 +11,7 @@ from maxboard.boards import Boards
 from maxboard.config import parse
 from maxboard.model import Record, Run
 from maxboard.pipeline.fold import Fold, folds
-from maxboard.pipeline.judge import judge
+from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.reach import earliest_needed
 from maxboard.pipeline.route import Routed, Router
 from maxboard.wire import instant, rfc3339
@@ -125,8 +125,9 @@ def test_a_group_that_is_no_name_is_a_dead_letter_of_that_board(value: str) -> N
 
 def test_a_run_from_the_future_is_refused_by_its_record_time() -> None:
     """Five minutes are allowed, to the millisecond."""
-    assert judge(run(MONDAY + 300_000), MONDAY, 300_000) is None
-    refusal = judge(run(MONDAY + 300_001), MONDAY, 300_000)
+    judge = Judge(300_000)
+    assert judge.refusal(run(MONDAY + 300_000), MONDAY) is None
+    refusal = judge.refusal(run(MONDAY + 300_001), MONDAY)
     assert refusal is not None
     assert refusal.reason == "future"
 
@@ -138,7 +139,7 @@ def record(offset: int, player: str, score: int, at: int = MONDAY) -> Record:
 
 def fold_all(records: list[Record], start: int, limit: int, **configured: dict[str, Any]) -> list[Fold]:
     router = Router(list(boards(**(configured or {"w": {}})).by_name.values()))
-    return list(folds(records, start, router, 300_000, limit))
+    return list(folds(records, start, router, Judge(300_000), {"one": 0, "two": 0}, limit))
 
 
 def test_ranges_join_and_hold_at_most_the_limit() -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -16,8 +16,12 @@ from maxboard.board.registry import BoardEntry, LogState, composite, pairs, pars
 from maxboard.boards import BoardRef, set_digest
 from maxboard.keys import Keys
 
-SCRIPTS = ("apply_runs", "moderate", "define_boards", "read_board", "read_page", "read_primary")
+SCRIPTS = (
+    "apply_runs", "moderate", "put_due", "define_boards", "read_board", "read_page",
+    "read_primary", "begin_build", "load_build", "switch_build", "repair_board",
+)  # fmt: skip
 APPLIED, REFUSED, OTHER_DEFINITIONS, OTHER_TOPIC = 0, 1, 2, 3  # status codes of the scripts that write
+NOT_DUE, CLEARED = 4, 5  # more of put_due
 TAKEN, NEEDS_REBUILD, EXPIRED = 0, 1, 2  # states of a board in a reply of apply_runs
 Argument = str | int
 
@@ -74,13 +78,17 @@ SUBMIT = Range("", "", 0, 0, 0, 0, 0, 0, 0)
 
 
 class Best(NamedTuple):
-    """A run that is the best of its player now. ``run`` counts the runs of the call from 0."""
+    """A run that is the best of its player now; of a submit, any run. ``run`` counts the runs of the call from 0.
+
+    ``best``: only of a submit, the composite that is the player's now, in the shadow if hidden; then ``rank`` is 0.
+    """
 
     run: int
     changed: bool
     rank: int
     previous_rank: int | None
     previous: int | None
+    best: int | None = None
 
 
 @dataclass(slots=True)
@@ -140,7 +148,16 @@ def apply_runs(
 
 
 def parse_apply(reply: list[Any]) -> ApplyReply:
-    """The reply of ``apply_runs``."""
+    """The reply of ``apply_runs`` to a range."""
+    return _parse_apply(reply, _parse_board)
+
+
+def parse_submit(reply: list[Any]) -> ApplyReply:
+    """The reply of ``apply_runs`` to a submit."""
+    return _parse_apply(reply, _parse_submitted)
+
+
+def _parse_apply(reply: list[Any], parse: Callable[[list[Any]], BoardReply]) -> ApplyReply:
     status, position, moderation, verdicts, live, *blocks = reply
     if status in (OTHER_DEFINITIONS, OTHER_TOPIC):
         return ApplyReply(status, None, None, verdicts, False, [], text(position))
@@ -150,7 +167,7 @@ def parse_apply(reply: list[Any]) -> ApplyReply:
         None if moderation == -1 else moderation,
         verdicts,
         live == 1,
-        [_parse_board(block) for block in blocks],
+        [parse(block) for block in blocks],
     )
 
 
@@ -162,29 +179,147 @@ def _parse_board(block: list[Any]) -> BoardReply:
     return BoardReply(block[0], block[1], [index - 1 for index in block[2]], bests)
 
 
-def moderate(keys: Keys, definitions: str, range_: Range, now: int) -> Command:
-    """Move the moderation position; look at every board."""
-    args = (definitions, range_.topic, range_.start, range_.to, range_.end, range_.time, range_.caught_up, now)
-    return Command("moderate", (keys.log, keys.boards), args)
+def _parse_submitted(block: list[Any]) -> BoardReply:
+    bests = []
+    for i in range(3, len(block), 6):
+        index, changed, rank, before, previous, best = block[i : i + 6]
+        now = composite(best) if best else None
+        bests.append(
+            Best(index - 1, changed == 1, rank, before or None, composite(previous) if previous else None, now)
+        )
+    return BoardReply(block[0], block[1], [index - 1 for index in block[2]], bests)
+
+
+class Operation(NamedTuple):
+    """What one moderation event does, as ``lua/moderate.lua`` has it."""
+
+    offset: int
+    name: str
+    player: str
+    words: tuple[Argument, ...] = ()
+
+
+class Moved(NamedTuple):
+    """How one board stands for a player after an event. ``event`` counts those of the call from 0."""
+
+    event: int
+    reference: str
+    epoch: int
+    rank: int | None
+    composite: int | None
+    previous_rank: int | None = None
+    previous: int | None = None
+
+
+def moderate(keys: Keys, definitions: str, range_: Range, now: int, operations: Sequence[Operation] = ()) -> Command:
+    """Apply events, or move the moderation position and look at every board."""
+    args: list[Argument] = [
+        definitions,
+        range_.topic,
+        range_.start,
+        range_.to,
+        range_.end,
+        range_.time,
+        range_.caught_up,
+        now,
+        len(operations),
+    ]
+    for offset, name, player, words in operations:
+        args += (offset, name, player, len(words), *words)
+    return Command("moderate", (keys.log, keys.boards, keys.hidden, keys.due), args)
 
 
 @dataclass(slots=True)
 class ModerateReply:
-    """``lost``: references of the boards that this call found lost."""
+    """``lost``: references of the boards that this call found lost. ``due``: players due, ``boards``: registered."""
 
     status: int
     position: int | None
     verdicts: int
+    live: bool
+    due: list[str]
+    boards: int
     lost: list[str]
+    moved: list[Moved]
     detail: str = ""
+
+    @property
+    def moderation(self) -> int | None:
+        """The stored moderation position, as ``ApplyReply`` has it."""
+        return self.position
 
 
 def parse_moderate(reply: list[Any]) -> ModerateReply:
     """The reply of ``moderate``."""
-    status, position, verdicts, *lost = reply
+    status, position, verdicts, live, due, boards, lost, *flat = reply
     if status in (OTHER_DEFINITIONS, OTHER_TOPIC):
-        return ModerateReply(status, None, verdicts, [], text(position))
-    return ModerateReply(status, None if position == -1 else position, verdicts, [text(name) for name in lost])
+        return ModerateReply(status, None, verdicts, False, [], 0, [], [], text(position))
+    moved = [
+        Moved(flat[i] - 1, text(flat[i + 1]), *_place(flat[i + 2 : i + 5]), flat[i + 5] or None, _some(flat[i + 6]))
+        for i in range(0, len(flat), 7)
+    ]
+    at = None if position == -1 else position
+    players = [text(player) for player in due]
+    return ModerateReply(status, at, verdicts, live == 1, players, boards, [text(name) for name in lost], moved)
+
+
+def _place(words: list[Any]) -> tuple[int, int | None, int | None]:
+    epoch, rank, composite_text = words
+    return epoch, rank or None, _some(composite_text)
+
+
+def _some(composite_text: Any) -> int | None:
+    return composite(composite_text) if composite_text else None
+
+
+@dataclass(slots=True)
+class DueBoard:
+    """A due player's fold for one board: the best, None: there is none, and the runs that wait, as in ``BoardRuns``."""
+
+    ref: BoardRef
+    best: int | None
+    held: list[tuple[str, int]] = field(default_factory=list)
+
+
+def put_due(
+    keys: Keys,
+    definitions: str,
+    player: str,
+    judged: int,
+    announced: int | None,
+    now: int,
+    folded: Mapping[str, int],
+    boards: Sequence[DueBoard],
+) -> Command:
+    """Put a due player's bests back; with ``announced`` also clear. ``folded``: position by partition field."""
+    args: list[Argument] = [definitions, player, judged, -1 if announced is None else announced, now, len(folded)]
+    for source, position in folded.items():
+        args += (source, position)
+    args.append(len(boards))
+    for board in boards:
+        best = "" if board.best is None else board.best
+        args += (board.ref.reference, board.ref.window.start, board.ref.expires, best, len(board.held))
+        for entry in board.held:
+            args += entry
+    return Command("put_due", (keys.log, keys.boards, keys.hidden, keys.due), args)
+
+
+@dataclass(slots=True)
+class DueReply:
+    """Status as in ``lua/put_due.lua``."""
+
+    status: int
+    moderation: int | None
+    verdicts: int
+    live: bool
+    moved: list[Moved]
+
+
+def parse_due(reply: list[Any]) -> DueReply:
+    """The reply of ``put_due``."""
+    status, moderation, verdicts, live, *flat = reply
+    moved = [Moved(0, text(flat[i]), *_place(flat[i + 1 : i + 4])) for i in range(0, len(flat), 4)]
+    return DueReply(status, None if moderation == -1 else moderation, verdicts, live == 1, moved)
 
 
 def define_boards(keys: Keys, mode: str, definitions: dict[str, str], max_future: int, reach: int = 0) -> Command:

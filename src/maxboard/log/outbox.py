@@ -43,7 +43,10 @@ class Outbox:
 
     def __init__(self, kafka: Kafka) -> None:
         self.trouble: str | None = None
-        self._names = {"rank_changes": kafka.topics.rank_changes, "dead_letters": kafka.topics.dead_letters}
+        topics = kafka.topics
+        self._names = {
+            "rank_changes": topics.rank_changes, "dead_letters": topics.dead_letters, "moderation": topics.moderation
+        }  # fmt: skip
         settings = properties(kafka, TUNED, PROMISED) | {"error_cb": self._on_error}
         self._producer = Producer(settings, logger=LOGGER)
         self._again: list[tuple[float, Letter, Callable[[], None]]] = []

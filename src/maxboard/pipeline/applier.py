@@ -10,24 +10,29 @@ everything before them says so (``gap``). Then the partition is read again from 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from maxboard.board import scripts
 from maxboard.board.registry import MODERATION
-from maxboard.board.scripts import ApplyReply, ModerateReply
+from maxboard.board.scripts import ApplyReply, DueReply, ModerateReply
 from maxboard.boards import Boards
 from maxboard.errors import Stop
 from maxboard.keys import Keys
-from maxboard.model import Record
+from maxboard.moderation.events import encode_event
 from maxboard.pipeline import freshness
 from maxboard.pipeline.apply import Call, PrimaryQueue
 from maxboard.pipeline.calls import Calls
 from maxboard.pipeline.commit import Flight, Lane
-from maxboard.pipeline.emit import change_letters, dead_letter, rank_changes
+from maxboard.pipeline.due import DuePlayers
+from maxboard.pipeline.emit import change_letters, dead_letter, moved_changes, rank_changes
+from maxboard.pipeline.expiry import Expiry
 from maxboard.pipeline.fold import Fold, folds
-from maxboard.pipeline.ports import Batch, Clock, Ends, Letter, LogPort, OutboxPort, Placement, PrimaryPort
+from maxboard.pipeline.judge import Judge
+from maxboard.pipeline.owner import Part, Words, learn, parts
+from maxboard.pipeline.ports import Batch, Edges, Ends, Letter, Placement
 from maxboard.pipeline.recovery import Recovery
 from maxboard.pipeline.route import Router
 
@@ -41,6 +46,7 @@ IDLE_S = 0.4  # an idle partition is called so often; with ENDS_S it stays fresh
 ENDS_S = 0.4
 FATES = {scripts.TAKEN: "applied", scripts.NEEDS_REBUILD: "waiting", scripts.EXPIRED: "expired"}
 COMMIT_S = 0.5  # what a restart reads again and finds applied
+LEARN_S = 0.002  # how long records are waited for while the moderation log has to be read on
 HOLD_S = 1.0  # reading waits for a primary so long before fetching stops too
 
 
@@ -59,6 +65,7 @@ class Tally:
     fates: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     records: int = 0
+    events: int = 0
     changed: int = 0
     emitted: int = 0
     calls: int = 0
@@ -70,26 +77,24 @@ class Tally:
 class Applier:
     """One worker. ``step`` until told otherwise; ``assigned``, ``revoked`` and ``lost`` are called by ``log.poll``."""
 
-    def __init__(
-        self,
-        boards: Boards,
-        keys: Keys,
-        max_future: int,
-        topics: Topics,
-        log: LogPort,
-        primaries: Mapping[str, PrimaryPort],
-        outbox: OutboxPort,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, boards: Boards, keys: Keys, judge: Judge, topics: Topics, edges: Edges) -> None:
+        log, primaries, clock = edges.log, edges.primaries, edges.clock
         self.lanes: dict[str, Lane] = {}
         self.tally = Tally()
         self.notices: list[str] = []  # what an operator should read; drained by the loop
-        self._max_future, self._topics = max_future, topics
-        self._log, self._outbox, self._clock = log, outbox, clock
+        self.judged = dict.fromkeys(primaries, 0)  # the greatest moderation position that a reply has shown
+        self._judge, self._topics = judge, topics
+        self._log, self._history, self._outbox, self._clock = log, edges.history, edges.outbox, clock
         self._router = Router([b for b in boards.by_name.values() if b.primary in primaries])
         self.queues = {name: PrimaryQueue(name, port, clock) for name, port in primaries.items()}
-        self._calls = Calls(boards, keys, max_future, primaries, log.topics())
-        self._recovery = Recovery(boards, max_future, self._calls, log, clock, self.notices.append, self._rewound)
+        self._boards, self._words, self._expiry = boards, Words(self._router, judge), Expiry(judge.history)
+        self._calls = Calls(boards, keys, judge.max_future, primaries, log.topics())
+        self._recovery = Recovery(boards, judge.max_future, self._calls, log, clock, self.notices.append, self._rewound)
+        digests = self._calls.digests
+        self.due = DuePlayers(boards, keys, digests, self._router, judge, edges.finder, clock, self._put)
+        self._unread: dict[str, deque[tuple[Call, object]]] = {name: deque() for name in primaries}
+        self._deferred: list[Batch] = []  # of moderation: the history is not read that far
+        self._registered = 0  # boards of the primary that has most
         self._called: dict[str, float] = {}  # field -> when its last call was queued
         self._asked_ends = self._committed_at = 0.0
         self._asked_at: dict[str, int] = {}  # field -> `done` when the ends were asked for
@@ -100,18 +105,35 @@ class Applier:
     # ------------------------------------------------------------------ the flow
     def step(self, wait: float) -> bool:
         """One round; waits up to ``wait`` s for records when nothing is on its way. True: something was done."""
-        batches = self._poll(wait)
-        for batch in batches:
+        learned = self._learn()
+        batches = self._poll(LEARN_S if any(self._unread.values()) or self._deferred else wait)
+        deferred, self._deferred = self._deferred, []
+        for batch in (*deferred, *batches):
             self._take(batch)
         self._keep_fresh()
+        self.due.step(self.queues, self.judged)
         for queue in self.queues.values():
             queue.pump()
         answered = self.collect()
         self._commit()
-        return bool(batches) or answered
+        return learned or bool(batches) or answered
+
+    def _learn(self) -> bool:
+        """Read the moderation log on; True: something came."""
+        history = self._judge.history
+        batches = self._history.poll()
+        for batch in batches:
+            learn(history, batch.records)
+            if batch.end is not None:
+                history.pass_to(batch.end)
+        if self._judge.rules.failures:
+            self.notices += self._judge.rules.failures
+            self._judge.rules.failures.clear()
+        return bool(batches)
 
     def _poll(self, wait: float) -> list[Batch]:
         full = any(len(queue) >= QUEUE_CALLS for queue in self.queues.values()) or len(self._outbox) >= OUTBOX_RECORDS
+        full = full or max(self.judged.values(), default=0) > self._judge.history.position  # judged by what is known
         if not full:
             if self._full_since is not None:
                 self._log.hold(False)
@@ -130,17 +152,22 @@ class Applier:
         lane = self.lanes.get(batch.field)
         if lane is None:  # revoked while the batch was on its way
             return
+        if batch.field == MODERATION and self._deferred:  # events do not commute
+            self._deferred.append(batch)
+            return
         records = batch.records
         first = records[0].offset if records else batch.end
         if first is None or not self._proven(lane, first):
             return
         if batch.field == MODERATION:
-            self._take_moderation(lane, records)
+            if not self._take_moderation(lane, batch):
+                return
         else:
             behind = lane.end - lane.next > CATCHING_UP_RECORDS
             limit = ENTRIES_CATCHING_UP if behind else ENTRIES_LIVE
             taken = 0
-            for fold in folds(records, lane.next, self._router, self._max_future, limit):
+            judged = dict(self.judged)
+            for fold in folds(records, lane.next, self._router, self._judge, judged, limit):
                 self._send(lane, fold, records[taken].time)
                 taken += fold.records
         if batch.end is not None:
@@ -185,16 +212,29 @@ class Applier:
         """Take the answers that are there. True: there were some."""
         some = False
         for name, queue in self.queues.items():
-            for call, reply in queue.collect():
+            unread = self._unread[name]
+            unread += queue.collect()
+            while unread and self._known(name, unread[0][1]):
                 some = True
-                self._answered(name, queue, call, reply)
+                self._answered(name, queue, *unread.popleft())
         self._outbox.poll()
         return some
+
+    def _known(self, name: str, reply: object) -> bool:
+        """Whether the history is read as far as the primary was: else what its reply means is not known yet."""
+        if not isinstance(reply, ApplyReply | ModerateReply | DueReply) or reply.moderation is None:
+            return True
+        self.judged[name] = max(self.judged[name], reply.moderation)
+        return reply.moderation <= self._judge.history.position
 
     def _answered(self, name: str, queue: PrimaryQueue, call: Call, reply: object) -> None:
         self.tally.calls += 1
         if isinstance(reply, tuple):
             self._recovery.defined(name, reply[0], reply[1])
+            return
+        if isinstance(reply, DueReply):
+            assert call.due is not None
+            self.due.answered(call.due, reply)
             return
         assert isinstance(reply, ApplyReply | ModerateReply)
         assert call.flight is not None
@@ -211,18 +251,17 @@ class Applier:
     def _applied(
         self, name: str, queue: PrimaryQueue, flight: Flight, call: Call, reply: ApplyReply | ModerateReply
     ) -> None:
+        now = self._clock.now()
+        queue.live = reply.live
+        if not flight.idle:
+            queue.latencies.observe(max(now - flight.since, 0) / 1000)
         if isinstance(reply, ModerateReply):
-            for reference in reply.lost:
-                queue.broken.add(reference)
-                self.notices.append(f"board {reference!r} lost its key: run `maxboard rebuild {reference}`")
+            self._moderated(name, queue, call, reply, flight, now)
         else:
-            now = self._clock.now()
-            queue.live = reply.live
-            if not flight.idle:
-                queue.latencies.observe(max(now - flight.since, 0) / 1000)
             letters: list[Letter] = []
+            at, history = reply.moderation or 0, self._judge.history
             for sent, block in zip(call.boards, reply.boards, strict=True):
-                letters += change_letters(rank_changes(sent.runs, sent.run_ids, block, reply.live, now))
+                letters += change_letters(rank_changes(sent.runs, sent.run_ids, block, reply.live, now, history, at))
                 self.tally.changed += sum(best.changed for best in block.bests)
                 hidden = sum(sent.counts[run] for run in block.hidden)
                 self.tally.fates["hidden"] += hidden
@@ -235,10 +274,33 @@ class Applier:
                 self._emit(flight, letters)
         flight.applied(name)
 
+    def _moderated(
+        self, name: str, queue: PrimaryQueue, call: Call, reply: ModerateReply, flight: Flight, now: int
+    ) -> None:
+        """Events are in force on a primary: say so; and who is due there."""
+        for reference in reply.lost:
+            queue.broken.add(reference)
+            self.notices.append(f"board {reference!r} lost its key: run `maxboard rebuild {reference}`")
+        self._registered = max(self._registered, reply.boards)
+        history, at = self._judge.history, reply.position or 0
+        letters: list[Letter] = []
+        for event, moved in groupby(reply.moved, key=lambda moved: moved.event):
+            cause = call.events[event]
+            run_ids = self._words.run_ids(cause.event) if cause.event.type == "accept" else {}
+            stamp = history.last_event(cause.event.player_id, at)
+            letters += change_letters(moved_changes(list(moved), self._boards, cause, stamp, reply.live, now, run_ids))
+        if letters:
+            self._emit(flight, letters)
+        if MODERATION in self.lanes:
+            self.due.named(name, reply.due)
+
+    def _put(self, letters: list[Letter], delivered: Callable[[], None]) -> None:
+        self.tally.emitted += len(letters)
+        self._outbox.put(letters, delivered)
+
     def _emit(self, flight: Flight, letters: list[Letter]) -> None:
         flight.outstanding += len(letters)
-        self.tally.emitted += len(letters)
-        self._outbox.put(letters, flight.delivered)
+        self._put(letters, flight.delivered)
 
     def _commit(self) -> None:
         now = self._clock.monotonic()
@@ -271,6 +333,7 @@ class Applier:
                 self._asked_at = {lane.field: lane.done for lane in self.lanes.values()}
         if (ends := self._log.answered_ends()) is not None:
             self._saw_ends(ends)
+        self._end_bans()
         for lane in self.lanes.values():
             if now - self._called.get(lane.field, -1.0) >= IDLE_S and not lane.flights:
                 self._idle(lane)
@@ -294,29 +357,50 @@ class Applier:
     def _pass(self, lane: Lane, to: int) -> None:
         """Move over offsets that have no record, perhaps none at all."""
         if lane.field == MODERATION:
-            self._moderate(lane, to, 0)
+            self._moderate(lane, Part(to))
         else:
-            self._send(lane, _empty(lane, to))
+            self._send(lane, self._empty(lane, to))
 
-    def _take_moderation(self, lane: Lane, records: list[Record]) -> None:
-        """Events come with moderation; tombstones are skipped."""
-        for record in records:
-            if record.value is not None:
-                raise Stop(
-                    f"{self._topics.moderation} holds an event at offset {record.offset} that this version cannot "
-                    f"apply: use a newer maxboard"
-                )
-        if records:
-            self.tally.fates["tombstone"] += len(records)
-            self._moderate(lane, records[-1].offset + 1, records[-1].time)
+    def _take_moderation(self, lane: Lane, batch: Batch) -> bool:
+        """Send events to every primary; False: not yet, what they mean is not all read."""
+        history, records = self._judge.history, batch.records
+        if records and records[0].offset <= history.position:
+            learn(history, records)  # the same topic: no need to wait until it comes again
+        if records and history.position <= records[-1].offset:
+            self._deferred.append(batch)
+            return False
+        for part in parts(records, self._registered):
+            self._moderate(lane, part)
+        return True
 
-    def _moderate(self, lane: Lane, to: int, time: int) -> None:
+    def _moderate(self, lane: Lane, part: Part) -> None:
         start, now = lane.next, self._clock.now()
-        flight = lane.begin(start, to, set(self.queues))
-        flight.since, flight.idle = time or now, start == to
+        flight = lane.begin(start, part.to, set(self.queues))
+        flight.since, flight.idle = part.time or now, start == part.to
         self._called[lane.field] = self._clock.monotonic()
+        self.tally.fates["tombstone"] += part.tombstones
+        self.tally.events += len(part.events)
+        if part.letters:
+            self.tally.fates["dead-letter"] += len(part.letters)
+            self.tally.reasons.update(refusal.reason for _, refusal in part.letters)
+            self._emit(flight, [dead_letter(self._topics.moderation, *letter, now) for letter in part.letters])
         for name, queue in self.queues.items():
-            queue.offer(self._calls.moderation(name, lane, flight, time, now))
+            operations = self._words.operations(name, part.events)
+            queue.offer(self._calls.moderation(name, lane, flight, now, part, operations))
+
+    def _end_bans(self) -> None:
+        """Write the unban of each ban whose end has come, once all of the log is known."""
+        lane = self.lanes.get(MODERATION)
+        if lane is None or self._judge.history.position < lane.end:
+            return
+        if events := self._expiry.due(self._clock.now()):
+            letters = [Letter("moderation", event.player_id.encode(), encode_event(event), []) for event in events]
+            self._put(letters, lambda: None)
+
+    def _empty(self, lane: Lane, to: int) -> Fold:
+        fold = Fold(lane.next, dict(self.judged))
+        fold.to = to
+        return fold
 
     # ------------------------------------------------------------------ assignment
     def assigned(self, placements: list[Placement]) -> dict[str, int]:
@@ -350,6 +434,9 @@ class Applier:
             lane = self.lanes.pop(name, None)
             for queue in self.queues.values():
                 queue.drop(name)
+            if name == MODERATION:
+                self.due.forget()
+                self._deferred.clear()
             if lane is not None:
                 lane.refold(-1)
 
@@ -357,7 +444,8 @@ class Applier:
     @property
     def busy(self) -> bool:
         """Something is on its way to a primary or to Kafka."""
-        return any(lane.flights for lane in list(self.lanes.values())) or any(map(len, self.queues.values()))
+        moving = any(lane.flights for lane in list(self.lanes.values()))
+        return moving or any(map(len, self.queues.values())) or bool(len(self.due))
 
     @property
     def lag_ms(self) -> int:
@@ -382,9 +470,3 @@ class Applier:
     def finish(self) -> bool:
         """Commit what is done and wait for the answer; says whether Kafka took it."""
         return self._commit_lanes(list(self.lanes.values()), wait=True)
-
-
-def _empty(lane: Lane, to: int) -> Fold:
-    fold = Fold(lane.next)
-    fold.to = to
-    return fold

@@ -11,13 +11,17 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maxboard.board.scripts import Argument, BoardRuns, Command
 from maxboard.errors import ServerNotReady
 from maxboard.histogram import CALL_BUCKETS_S, LATENCY_BUCKETS_S, Histogram
+from maxboard.moderation.history import Entry
 from maxboard.pipeline.commit import Flight
 from maxboard.pipeline.ports import Clock, Failure, PrimaryPort
+
+if TYPE_CHECKING:
+    from maxboard.pipeline.due import Job
 
 DEPTH = 8  # calls on the wire: hides the round trip; more only grows the answer to a failure
 LEAST_BACKOFF_S, MOST_BACKOFF_S = 0.05, 2.0  # doubling: six tries until the greatest
@@ -43,13 +47,20 @@ class Sent:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One script call and what is needed to understand its reply. ``flight`` None: not for a range."""
+    """One script call and what is needed to understand its reply. ``flight`` None: not for a range.
+
+    ``judged``: the moderation position at which its runs were judged. ``events``: what a call of moderation carries.
+    """
 
     command: Command
     parse: Callable[[list[Any]], Any]
     flight: Flight | None = None
     boards: Sequence[Sent] = ()
     start: int = 0
+    judged: int = 0
+    first: int = 0  # as in apply_runs
+    events: Sequence[Entry] = ()
+    due: Job | None = None
     sent_at: float = 0.0  # monotonic s, of the last time it was sent
 
 
@@ -113,6 +124,11 @@ class PrimaryQueue:
         kept = [c for c in self._waiting if c.flight is None or c.flight.lane.field != field]
         self._waiting = deque(kept)
         self._failed = [c for c in self._failed if c.flight is None or c.flight.lane.field != field]
+
+    def drop_void(self) -> None:
+        """Forget the calls that are not on the wire and whose ranges are read again."""
+        self._waiting = deque(c for c in self._waiting if c.flight is None or not c.flight.void)
+        self._failed = [c for c in self._failed if c.flight is None or not c.flight.void]
 
     def holds(self, field: str) -> bool:
         """Whether any call of a partition is not answered yet."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from maxboard.board import scripts
-from maxboard.board.scripts import BoardRuns, Range
+from maxboard.board.scripts import BoardRuns, Operation, Range
 from maxboard.boards import Boards, set_digest
 from maxboard.keys import Keys
 from maxboard.pipeline.apply import Call, Sent
 from maxboard.pipeline.commit import Flight, Lane
 from maxboard.pipeline.fold import Fold
+from maxboard.pipeline.owner import Part
 from maxboard.pipeline.ports import TopicInfo
 
 
@@ -24,15 +25,23 @@ class Calls:
         self._definitions = {name: boards.definitions(name) for name in primaries}
         self._digests = {name: set_digest(definitions) for name, definitions in self._definitions.items()}
 
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """Digest of all definitions, by primary."""
+        return self._digests
+
     def runs(self, name: str, lane: Lane, fold: Fold, flight: Flight, now: int) -> Call:
         """A range of ``runs`` for all boards of a primary."""
         sent = []
-        for slot, players in fold.bests.items():
+        for slot in fold.bests.keys() | fold.held.keys() if fold.held else fold.bests:
             if slot.primary != name:
                 continue
-            runs = BoardRuns(slot.ref, [(player, best[0]) for player, best in players.items()])
+            players = fold.bests.get(slot, {})
+            held = list(fold.held[slot].items()) if slot in fold.held else []
+            runs = BoardRuns(slot.ref, [(player, best[0]) for player, best in players.items()], held)
             sent.append(Sent(runs, [best[1] for best in players.values()], [best[2] for best in players.values()]))
         earliest, first = lane.first.get(name, (-1, 0))
+        first = first if fold.start <= earliest else 0
         range_ = Range(
             lane.field,
             self.info.runs_id,
@@ -40,19 +49,23 @@ class Calls:
             fold.start,
             fold.to,
             lane.end,
-            first if fold.start <= earliest else 0,
+            first,
             fold.time,
             lane.caught_up if fold.to >= lane.end else 0,
         )
-        command = scripts.apply_runs(self._keys, self._digests[name], range_, 0, now, [board.runs for board in sent])
-        return Call(command, scripts.parse_apply, flight, sent, fold.start)
+        judged, boards = fold.judged[name], [board.runs for board in sent]
+        command = scripts.apply_runs(self._keys, self._digests[name], range_, judged, now, boards)
+        return Call(command, scripts.parse_apply, flight, sent, fold.start, judged, first)
 
-    def moderation(self, name: str, lane: Lane, flight: Flight, time: int, now: int) -> Call:
-        """A range of ``moderation``; without events, a look at every board."""
+    def moderation(
+        self, name: str, lane: Lane, flight: Flight, now: int, part: Part, operations: Sequence[Operation]
+    ) -> Call:
+        """A stretch of ``moderation``; without events, a look at every board."""
         caught_up = lane.caught_up if flight.to >= lane.end else 0
-        range_ = Range(lane.field, self.info.moderation_id, 1, flight.start, flight.to, lane.end, 0, time, caught_up)
-        command = scripts.moderate(self._keys, self._digests[name], range_, now)
-        return Call(command, scripts.parse_moderate, flight, (), flight.start)
+        id_, start, to = self.info.moderation_id, flight.start, flight.to
+        range_ = Range(lane.field, id_, 1, start, to, lane.end, 0, part.time, caught_up)
+        command = scripts.moderate(self._keys, self._digests[name], range_, now, operations)
+        return Call(command, scripts.parse_moderate, flight, (), start, events=part.events)
 
     def define(self, name: str, mode: Literal["new", "reach"], reach: int = 0) -> Call:
         """Board definitions of a primary that knows none, or their limit to what the log holds since ``reach``."""

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from maxboard.board.scripts import BoardReply, BoardRuns
+from maxboard.board.scripts import BoardReply, BoardRuns, Moved
+from maxboard.boards import Boards
 from maxboard.changes import RankChange, change_key, dead_letter_headers, encode_change
 from maxboard.model import Record, Refusal
+from maxboard.moderation.history import Entry, History
 from maxboard.pipeline.ports import Letter
 from maxboard.wire import rfc3339
 
 
-def rank_changes(sent: BoardRuns, run_ids: Sequence[str], reply: BoardReply, live: bool, now: int) -> list[RankChange]:
+def rank_changes(
+    sent: BoardRuns,
+    run_ids: Sequence[str],
+    reply: BoardReply,
+    live: bool,
+    now: int,
+    history: History,
+    moderation: int,
+) -> list[RankChange]:
     """A change for each run of a call that is its player's best now, also when it was before.
+
+    ``moderation`` is the primary's position as the reply gave it; ``history`` is read that far.
 
     A run that was already there has no previous score here: who it replaced was said when it came, and after a
     crash ``previous_*`` may be null, never wrong.
@@ -21,15 +33,16 @@ def rank_changes(sent: BoardRuns, run_ids: Sequence[str], reply: BoardReply, liv
     reference, start, composer = ref.reference, ref.window.start, ref.board.composer
     score, elapsed = composer.score, composer.elapsed_ms
     epoch, applied_at = reply.epoch, rfc3339(now)
+    moderated = history.players
     changes = []
-    for index, changed, rank, previous_rank, previous in reply.bests:
+    for index, changed, rank, previous_rank, previous, _ in reply.bests:
         player, composite = runs[index]
         run_id = run_ids[index]
         change = RankChange(  # by position: names would cost a fifth of the time
             reference,
             epoch,
             player,
-            0,
+            history.last_event(player, moderation) if player in moderated else 0,
             str(composite),
             run_id,
             "run",
@@ -42,6 +55,45 @@ def rank_changes(sent: BoardRuns, run_ids: Sequence[str], reply: BoardReply, liv
             f"{reference}|{run_id}",
         )
         changes.append(change)
+    return changes
+
+
+def moved_changes(
+    moved: Sequence[Moved],
+    boards: Boards,
+    cause: Entry,
+    stamp: int,
+    live: bool,
+    now: int,
+    run_ids: Mapping[tuple[str, int], str],
+) -> list[RankChange]:
+    """A change for each board of what one event of a player has led to, also where it led to nothing.
+
+    ``stamp`` is the offset after the player's last event that the primary has; ``run_ids`` by (board reference,
+    composite), for the bests whose run is known.
+    """
+    event, player = cause.event, cause.event.player_id
+    changes = []
+    for _, reference, epoch, rank, composite, previous_rank, previous in moved:
+        ref = boards.parse(reference, now)
+        changes.append(
+            RankChange(
+                board=reference,
+                epoch=epoch,
+                player_id=player,
+                moderation=stamp,
+                composite="0" if composite is None else str(composite),
+                run_id=run_ids.get((reference, composite)) if composite is not None else None,
+                cause=event.type,
+                score=ref.score(composite) if composite is not None else None,
+                previous_score=ref.score(previous) if previous is not None else None,
+                rank=rank if live else None,
+                previous_rank=previous_rank if live else None,
+                achieved_at=rfc3339(ref.achieved_at(composite)) if composite is not None else None,
+                applied_at=rfc3339(now),
+                event_id=f"{reference}|{cause.offset}",
+            )
+        )
     return changes
 
 

@@ -14,9 +14,13 @@ from maxboard.errors import MaxboardError, ServerNotReady
 from maxboard.histogram import Histogram
 from maxboard.keys import Keys
 from maxboard.log.consumer import GroupLog
+from maxboard.log.finder import LogFinder
+from maxboard.log.history import HistoryReader
 from maxboard.log.outbox import Outbox
 from maxboard.metrics import Snapshot
 from maxboard.pipeline.applier import Applier, Topics
+from maxboard.pipeline.judge import Judge
+from maxboard.pipeline.ports import Edges
 
 POLL_S = 0.05  # how long an idle step waits for a record; a record ends the wait
 REPLY_S = 0.002  # how long a step waits for a reply while nothing is to be read: more would delay reading
@@ -40,6 +44,7 @@ class Worker:
 
     applier: Applier
     log: GroupLog
+    history: HistoryReader
     outbox: Outbox
     connections: Mapping[str, PrimaryConnection]
     settings: Settings
@@ -70,6 +75,7 @@ class Worker:
         self.drain()
         self.applier.finish()
         self.log.close()
+        self.history.close()
         for connection in self.connections.values():
             connection.reset()
 
@@ -77,7 +83,8 @@ class Worker:
         """Why runs are not applied now, for health and people."""
         now = time.monotonic()
         found = [q.trouble for q in self.applier.queues.values() if q.trouble and now - q.trouble_since > TROUBLE_S]
-        return [text for text in (*found, self.log.trouble, self.outbox.trouble, *self.dangers) if text]
+        log = (self.log.trouble, self.history.trouble, self.outbox.trouble, self.applier.due.trouble)
+        return [text for text in (*found, *log, *self.dangers) if text]
 
     def look(self) -> Snapshot:
         """The worker's metrics."""
@@ -131,12 +138,12 @@ def build(settings: Settings, primary: str | None) -> Worker:
     outbox = Outbox(settings.kafka)
     connections = {name: PrimaryConnection(name, settings.primaries[name].url) for name in names}
     topics = Topics(settings.kafka.topics.runs, settings.kafka.topics.moderation)
-    applier = Applier(
-        boards, Keys(settings.prefix), settings.judge.max_future, topics, log, connections, outbox, SystemClock()
-    )
+    judge, history = Judge(settings.judge.max_future, settings.rules()), HistoryReader(settings.kafka)
+    edges = Edges(log, history, LogFinder(settings.kafka), connections, outbox, SystemClock())
+    applier = Applier(boards, Keys(settings.prefix), judge, topics, edges)
     for name, queue in applier.queues.items():
         queue.wait_for(settings.primaries[name].wait_replicas, settings.primaries[name].wait_timeout)
-    worker = Worker(applier, log, outbox, connections, settings)
+    worker = Worker(applier, log, history, outbox, connections, settings)
     log.assigned, log.revoked, log.lost = applier.assigned, worker.revoked, applier.lost
     log.uncommitted = applier.uncommitted
     log.subscribe()

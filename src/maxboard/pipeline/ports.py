@@ -6,7 +6,7 @@ that decides what happens next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -111,10 +111,41 @@ class Failure:
 class Letter(NamedTuple):
     """A record to be produced."""
 
-    topic: str  # role: rank_changes or dead_letters
+    topic: str  # role: rank_changes, dead_letters or moderation
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, str | bytes | None]]
+
+
+class HistoryPort(Protocol):
+    """The whole of ``moderation``, read by every worker for itself: without a group, from its beginning."""
+
+    def poll(self) -> list[Batch]:
+        """What has come; never waits. ``end`` as in ``Batch``. Raises what makes going on wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All runs of some players. ``folded``: position up to which each partition was read; ``begins``: record time
+    (epoch ms) of the earliest record that the log still holds, 0: it holds everything. ``error``: why it failed."""
+
+    records: Mapping[str, list[Record]]
+    folded: Mapping[str, int]
+    begins: int = 0
+    error: str = ""
+
+
+class FinderPort(Protocol):
+    """Looks for players' runs in the log while the worker goes on."""
+
+    def find(self, players: frozenset[str]) -> None:
+        """Begin; one look at a time."""
+
+    def found(self) -> Found | None:
+        """What was found, once."""
+
+    def stop(self) -> None:
+        """Give up what goes on."""
 
 
 class OutboxPort(Protocol):
@@ -126,3 +157,15 @@ class OutboxPort(Protocol):
         """Produce each, again and again until Kafka has it; ``delivered`` is called once a letter, from ``poll``."""
 
     def poll(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """All of the world that one worker has."""
+
+    log: LogPort
+    history: HistoryPort
+    finder: FinderPort
+    primaries: Mapping[str, PrimaryPort]
+    outbox: OutboxPort
+    clock: Clock

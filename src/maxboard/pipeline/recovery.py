@@ -51,13 +51,23 @@ class Recovery:
             return
         flight = call.flight
         assert flight is not None
-        if reply.position is None or reply.position < call.start:
+        waits, stale = (reply.moderation or 0) < call.judged, call.judged < reply.verdicts
+        behind = (reply.position or 0) < call.start
+        if behind and reply.position is None and call.first and (waits or stale):
+            behind = False  # it takes what is first there; what it lacks is moderation
+        if behind:
             if not flight.void:
                 self._gap(name, queue, flight.lane, reply.position)
-        elif reply.verdicts > 0:
-            raise Stop(f"primary {name!r} holds verdicts that this version cannot judge by: use a newer maxboard")
-        else:
+        elif waits:
             queue.again(call, f"primary {name!r} waits for moderation")
+        elif not flight.void:
+            self._rejudge(queue, flight.lane, call.start)
+
+    def _rejudge(self, queue: PrimaryQueue, lane: Lane, start: int) -> None:
+        """A verdict came after the runs of a call were judged: read them again, and judge by it."""
+        lane.refold(start)
+        queue.drop_void()
+        self._log.place(lane.field, start)
 
     def _gap(self, name: str, queue: PrimaryQueue, lane: Lane, position: int | None) -> None:
         """The primary is behind what was sent: read on from where it is, and let the commit fall back with it."""
