@@ -40,22 +40,26 @@ types: $(READY) ## mypy, strict
 bench: $(READY) ## Measure; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks
 
+bench-moderation: $(READY) ## Measure bans under load; writes docs/benchmarks.md
+	@$(BIN)/python -m tests.benchmarks.moderating
+
 SEEDS ?= 10000
 simulate: $(READY) ## Play SEEDS=10000 simulated schedules of workers and faults
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs 2
 
-# Scenarios of commands that are there; those of moderation, rebuild and verify join with them.
+SEED ?= 1
+MINUTES ?= 5
+chaos: $(READY) ## Play random faults on real servers: SEED=1 MINUTES=5
+	@$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
+
 CONFORMANCE ?= ../shared/conformance
-SCENARIOS ?= best-only-rises duplicates-retries-reordering two-boards-one-run ties-earlier-run-first iso-week-and-year \
-	poison-does-not-stop-the-board score-range-is-refused-never-rounded lowest-is-best matching-and-grouping \
-	rank-changes refused-configurations
+SCENARIOS ?= $(wildcard $(CONFORMANCE)/scenarios/*.json)
 conformance: $(READY) ## Play the scenarios in CONFORMANCE=folder through the command
 	@$(BIN)/maxboard dev up --dir $(DIR)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python $(CONFORMANCE)/conformance.py --stack $(DIR)/maxboard.toml \
-		$(SCENARIOS:%=$(CONFORMANCE)/scenarios/%.json)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python $(CONFORMANCE)/conformance.py --stack $(DIR)/maxboard.toml $(SCENARIOS)
 
 clean: ## End the embedded stack, remove everything that was made here
 	@if [ -x $(BIN)/maxboard ]; then $(BIN)/maxboard dev down --dir $(DIR) || true; fi
 	@rm -rf $(VENV) $(DIR) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 
-.PHONY: help setup demo run test unit lint types bench simulate conformance clean
+.PHONY: help setup demo run test unit lint types bench bench-moderation simulate chaos conformance clean

@@ -7,23 +7,31 @@ lenient, so both refuse the same bytes with the same words; a property test hold
 The compiled parser keeps the last of two equal keys. In a text without a backslash every key is
 followed by exactly one colon outside strings, so ``colons == keys + colons inside the values kept``
 holds only if no key is repeated and no field is unknown; everything else takes the slow path.
+
+``decode_many`` does the same for a batch at half the time, as lines of one text. What a value holds cannot reach its
+neighbours: no value has a line feed, and there are as many lines as values. A value has never fewer colons than it
+should, so the sum over all is right only if each one is. A batch that is not all plain is decoded one by one.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from itertools import chain
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from maxboard.errors import DeadLetter
 from maxboard.model import Run, Score
 
+MAX_ID = 64
+ID_BYTES = re.compile(rb"[!-z~]")
 ID_PATTERN = r"^[!-z~]{1,64}$"  # visible ASCII without space, "{", "|" and "}"
 ID_WORDS = "1 to 64 visible ASCII characters without space, '|', '{' and '}'"
 MAX_RECORD_BYTES = 1_000_000  # a run takes about 150; the broker's own default limit is 1 MiB
@@ -55,10 +63,11 @@ class RunWire(msgspec.Struct, gc=False):
 
 
 class _Loose(RunWire, gc=False):
-    """RunWire without the patterns: ``decode`` checks both ids in one match."""
+    """RunWire without the patterns, which are checked together; ``tags`` tells whether the key is there."""
 
     run_id: str | int
     player_id: str | int
+    tags: dict[str, str] | UnsetType = UNSET  # type: ignore[assignment]
 
 
 _fast = msgspec.json.Decoder(_Loose).decode
@@ -77,8 +86,10 @@ def decode(value: bytes) -> Run:
         if isinstance(finished, str):
             colons += finished.count(":")
             finished = instant(finished)
-        if tags:
-            colons += 1 + len(tags)
+        if tags is UNSET:
+            tags = {}
+        else:
+            colons += 1 + len(tags) + "".join(chain.from_iterable(tags.items())).count(":")
         if type(run_id) is int:
             run_id = str(run_id)
         if type(player_id) is int:
@@ -96,6 +107,65 @@ def decode(value: bytes) -> Run:
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors; parse knows the words
         pass
     return parse(value)
+
+
+_fast_lines = msgspec.json.Decoder(_Loose).decode_lines
+_NO_ID = bytes(byte for byte in range(256) if not ID_BYTES.match(bytes([byte])) and byte != 0x20)
+
+
+def decode_many(values: Sequence[bytes]) -> list[Run | DeadLetter]:
+    """Decode the values of a batch: of each what ``decode`` returns, or raises."""
+    return _decode_plain(values) or [_decode_one(value) for value in values]
+
+
+def _decode_one(value: bytes) -> Run | DeadLetter:
+    try:
+        return decode(value)
+    except DeadLetter as error:
+        return error
+
+
+def _decode_plain(values: Sequence[bytes]) -> list[Run | DeadLetter] | None:
+    """The runs of a batch without anything special in it; None: it has something."""
+    text = b"\n".join(values)
+    if text.count(b"\n") != len(values) - 1 or b"\\" in text or max(map(len, values)) > MAX_RECORD_BYTES:
+        return None
+    runs: list[Run | DeadLetter] = []
+    ids: list[str] = []
+    colons = 4 * len(values)
+    try:
+        for line in _fast_lines(text):
+            run_id, player_id, score, finished, tags = (
+                line.run_id, line.player_id, line.score, line.finished_at, line.tags,
+            )  # fmt: skip
+            if type(finished) is str:
+                colons += finished.count(":")
+                finished = instant(finished)
+            if tags is UNSET:
+                tags = {}
+            else:
+                colons += 1 + len(tags)
+            if type(run_id) is int:
+                run_id = str(run_id)
+            if type(player_id) is int:
+                player_id = str(player_id)
+            if type(score) is not int or not -MAX_SCORE <= score <= MAX_SCORE or not FIRST_MS <= finished <= LAST_MS:  # type: ignore[operator]
+                return None
+            ids.append(run_id)  # type: ignore[arg-type]
+            ids.append(player_id)  # type: ignore[arg-type]
+            runs.append(Run(run_id, player_id, score, finished, tags))  # type: ignore[arg-type]
+        joined = " ".join(ids).encode()
+    except (ValueError, RecursionError):
+        return None
+    plain = (
+        len(runs) == len(values)
+        and text.count(b":") == colons
+        and joined.count(b" ") == len(ids) - 1
+        and len(joined.translate(None, _NO_ID)) == len(joined)
+        and max(map(len, ids)) <= MAX_ID
+        and min(map(len, ids)) > 0
+    )
+    return runs if plain else None
 
 
 def parse(value: bytes) -> Run:

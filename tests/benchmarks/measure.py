@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.benchmarks import applying, baselines, prebuilt, reading, visible
+from tests.benchmarks.prefill import Prefill
 from tests.benchmarks.sample import Case, Sample
 from tests.benchmarks.scene import Boards, Life, Scene
 from tests.benchmarks.sizes import COLD_IMPROVING, JOINING_S, SEED, STEADY_IMPROVING, Sizes
@@ -36,14 +37,22 @@ class Results:
     loads: list[float] = field(default_factory=list)  # of the machine, the last minute's average, at each case
 
 
-def scene(stack: Stack, folder: Path, name: str, improving: float, players: int, warm: int, runs: int) -> Scene:
-    """A log with ``warm`` runs applied and ``runs`` to apply; the same for the same arguments, but for the time."""
+def scene(
+    stack: Stack, folder: Path, name: str, improving: float, players: int, warm: int, runs: int, filled: bool = False
+) -> Scene:
+    """A log with ``warm`` runs applied and ``runs`` to apply; the same for the same arguments, but for the time.
+
+    ``filled``: every player has a best on the boards before the runs that are to apply.
+    """
     made = Scene(stack, folder, name)
     generator = RunGenerator(players, SEED, improving=improving)
     start = time.time_ns() // 1_000_000 - 60_000
     if warm:
         made.append(list(generator.records(warm, start, 0.05)))
         made.settle()
+    if filled:
+        made.prefill = Prefill(generator, players, SEED, start)
+        made.prefill.load(made.base)
     made.append(list(generator.records(runs, start + 30_000, 0.05)))
     return made
 
@@ -57,7 +66,7 @@ def measure(stack: Stack, folder: Path, sizes: Sizes, say: Say) -> Results:
     ]
     for name, improving, players, warm, runs in plans:
         say(f"{name}: {warm:,} runs before, {runs:,} measured")
-        _compare(scene(stack, folder, name, improving, players, warm, runs), results, say)
+        _compare(scene(stack, folder, name, improving, players, warm, runs, name == "cold"), results, say)
     visibility(stack, folder, results, say)
     return results
 
@@ -91,7 +100,7 @@ def visibility(stack: Stack, folder: Path, results: Results, say: Say) -> None:
 def _compare(one: Scene, results: Results, say: Say) -> None:
     sizes, oracle = results.sizes, one.oracle()
     results.improving[one.name] = improving_share(one)
-    results.players[one.name] = len(oracle["alltime"])
+    results.players[one.name] = one.members("alltime", len(oracle["alltime"]))
     cases = results.cases[one.name] = {name: Case(name) for name in _cases(one, sizes, oracle)}
     for turn in range(sizes.repeats):
         for name, run in _cases(one, sizes, oracle).items():
@@ -118,10 +127,14 @@ def improving_share(one: Scene) -> float:
 
 
 def _cases(one: Scene, sizes: Sizes, oracle: Boards) -> dict[str, Measure]:
+    players = sorted({player for best in oracle.values() for player in best})
+
     def checked(run: Callable[[Scene, Life], Sample]) -> Measure:
         def measured(life: Life) -> Sample:
             sample = run(one, life)
-            if life.boards() != oracle:
+            boards, members = life.boards(players)
+            expected = one.prefill.under(oracle, life) if one.prefill else oracle
+            if boards != expected or members != {r: one.members(r, len(best)) for r, best in oracle.items()}:
                 raise RuntimeError(f"{one.name}: the boards are not what the oracle says")
             return sample
 

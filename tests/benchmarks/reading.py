@@ -85,8 +85,7 @@ def decode(scene: Scene) -> Sample:
 
     def parts() -> Iterator[int]:
         for messages in polls(scene):
-            for message in messages:
-                wire.decode(message.value())
+            wire.decode_many([message.value() for message in messages])
             yield len(messages)
 
     return _timed(parts())
@@ -124,7 +123,8 @@ def decoders(values: list[bytes]) -> dict[str, float]:
     """Runs a second of each decoder, on values in memory, in batches of a poll."""
     many, one = TypeAdapter(list[PydanticRun]), TypeAdapter(PydanticRun)
     ways: dict[str, Callable[[list[bytes]], object]] = {
-        "wire.decode": lambda batch: [wire.decode(value) for value in batch],
+        "wire.decode_many": lambda batch: wire.decode_many(batch),
+        "wire.decode, one by one": lambda batch: [wire.decode(value) for value in batch],
         "wire.parse (the definition, in pure Python)": lambda batch: [wire.parse(value) for value in batch],
         "pydantic, a list in one call": lambda batch: many.validate_json(b"[" + b",".join(batch) + b"]"),
         "pydantic, one by one": lambda batch: [one.validate_json(value) for value in batch],

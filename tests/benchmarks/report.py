@@ -154,9 +154,9 @@ def _goals(results: Results) -> list[str]:
     return lines
 
 
-def write(document: Path, text: str) -> None:
+def write(document: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
     """Put the figures between the markers, and leave the rest of the document alone."""
-    before, _, rest = document.read_text(encoding="utf-8").partition(BEGIN)
-    if END not in rest:
-        raise RuntimeError(f"{document.name} has no markers {BEGIN} … {END}")
-    document.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    before, _, rest = document.read_text(encoding="utf-8").partition(begin)
+    if end not in rest:
+        raise RuntimeError(f"{document.name} has no markers {begin} … {end}")
+    document.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import redis
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -27,9 +27,14 @@ from maxboard.devstack import Stack
 from maxboard.model import Record
 from maxboard.testing import Oracle
 
+if TYPE_CHECKING:
+    from tests.benchmarks.prefill import Prefill
+
 Pair = tuple[bytes, bytes]  # value, key
 Boards = dict[str, dict[str, tuple[int, int]]]
 ANSWER_S = 30.0
+COPY_S = 120.0
+ASKED = 5_000  # players asked for at once
 BOARDS: dict[str, dict[str, Any]] = {
     "weekly": {"primary": "weekly", "window": "iso-week", "score_max": 8_000_000, "tick": "1ms"},
     "alltime": {"primary": "alltime", "window": "all-time", "score_max": 2_000_000, "tick": "1s"},
@@ -56,22 +61,34 @@ class Life:
 
     def clients(self) -> dict[str, redis.Redis]:
         """A client of each primary."""
-        return {n: redis.Redis.from_url(p.url, protocol=2) for n, p in self.settings.primaries.items()}
+        timeout = COPY_S  # a large board is copied in one command
+        return {
+            n: redis.Redis.from_url(p.url, protocol=2, socket_timeout=timeout)
+            for n, p in self.settings.primaries.items()
+        }
 
-    def boards(self) -> Boards:
-        """What the boards hold, read without the product's reader: (score, achieved at in epoch ms) by player."""
+    def boards(self, players: Sequence[str]) -> tuple[Boards, dict[str, int]]:
+        """What the boards hold of some players, and how many members each has, without the product's reader.
+
+        (score, achieved at in epoch ms) by player.
+        """
         found: Boards = {}
+        members: dict[str, int] = {}
         boards, now = self.settings.build(), time.time_ns() // 1_000_000
         for client in self.clients().values():
             with client:
                 for key in client.scan_iter(f"{self.settings.prefix}:*", _type="zset"):
                     reference = key.decode().removeprefix(f"{self.settings.prefix}:")
-                    members = cast("list[tuple[bytes, float]]", client.zrange(key, 0, -1, withscores=True))
                     ref = boards.parse(reference, now)
-                    found[reference] = {
-                        player.decode(): (int(ref.score(int(c))), ref.achieved_at(int(c))) for player, c in members
-                    }
-        return found
+                    members[reference] = client.zcard(key)
+                    found[reference] = {}
+                    for begin in range(0, len(players), ASKED):
+                        asked = players[begin : begin + ASKED]
+                        scores = client.zmscore(key, list(asked))
+                        for player, c in zip(asked, scores, strict=True):
+                            if c is not None:
+                                found[reference][player] = (int(ref.score(int(c))), ref.achieved_at(int(c)))
+        return found, members
 
 
 @dataclass
@@ -83,6 +100,7 @@ class Scene:
     name: str
     starts: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(PARTITIONS), 0))
     pairs: list[Pair] = field(default_factory=list)
+    prefill: Prefill | None = None
     _lives: int = 0
 
     def __post_init__(self) -> None:
@@ -117,6 +135,10 @@ class Scene:
         self.base.must("apply", "--until-caught-up")
         self.starts = self.ends()
 
+    def members(self, reference: str, players: int) -> int:
+        """How many a board must have that the log gives ``players``."""
+        return self.prefill.members(reference, players, self.base) if self.prefill else players
+
     def oracle(self) -> Boards:
         """The boards that the whole log gives: a plain Python maximum."""
         return Oracle(BOARDS).fold(Record(0, 0, 0, key, value) for value, key in self.pairs)
@@ -131,6 +153,7 @@ class Scene:
             with client:
                 for key in client.scan_iter(f"{base}*"):
                     client.copy(key, own + key.decode().removeprefix(base))
+                client.wait(1, int(COPY_S * 1000))  # a replica that still copies would take time from what is measured
         if any(self.starts.values()):
             places = [TopicPartition(self.topic, p, offset) for p, offset in self.starts.items()]
             with _consumer(life.settings, life.settings.kafka.group) as consumer:

@@ -18,7 +18,7 @@ class Sizes:
     """Numbers of runs, players, repetitions and seconds of one benchmark run."""
 
     players: int  # of the steady runs
-    cold_players: int  # so many that few runs of a range are of the same player, as in a large game
+    cold_players: int  # all are on the boards: what a rank costs grows with its board
     cold_warm: int  # runs applied before the cold ones; not measured
     cold: int  # runs
     warm: int  # runs applied before the steady ones; not measured
@@ -33,7 +33,7 @@ class Sizes:
     workers: tuple[int, ...]
 
 
-FULL = Sizes(100_000, 2_000_000, 600_000, 150_000, 400_000, 300_000, 6_000, 24_000, 5, 10.0, PEAK_RATE, 1, 6.0, (1, 2))
+FULL = Sizes(100_000, 10_000_000, 10_000, 150_000, 400_000, 300_000, 6_000, 24_000, 5, 10.0, PEAK_RATE, 1, 6.0, (1, 2))
 QUICK = Sizes(200, 2_000, 1_000, 5_000, 2_000, 5_000, 100, 400, 1, 2.0, 500, 1, 2.0, (1, 2))
 
 # Of the design: (floor, aim).

@@ -385,3 +385,21 @@ def test_an_id_is_kept_byte_for_byte_or_refused(text: str) -> None:
 def test_an_integer_id_is_its_decimal_text(number: int) -> None:
     """microsoft/api-guidelines#174: integers beyond 2^53 stay exact."""
     assert wire.decode(RECORD.format(number, number, *PLAIN[2:]).encode()).player_id == str(number)
+
+
+@given(st.lists(st.one_of(records(), st.binary(max_size=60)), max_size=12))
+def test_a_batch_is_decided_as_each_of_its_values_alone(values: list[bytes]) -> None:
+    """Whatever a value holds (line feeds, nothing, half an object), it reaches none of its neighbours."""
+    alone = [outcome(wire.decode, value) for value in values]
+    assert [told(found) for found in wire.decode_many(values)] == alone
+
+
+def told(found: Run | DeadLetter) -> tuple[Any, ...]:
+    """As ``outcome`` has it."""
+
+    def give(_: bytes) -> Run:
+        if isinstance(found, DeadLetter):
+            raise found
+        return found
+
+    return outcome(give, b"")

@@ -111,7 +111,7 @@ class Applier:
         for batch in (*deferred, *batches):
             self._take(batch)
         self._keep_fresh()
-        self.due.step(self.queues, self.judged)
+        self.due.step(self.queues, self._read())
         for queue in self.queues.values():
             queue.pump()
         answered = self.collect()
@@ -136,17 +136,28 @@ class Applier:
         full = full or max(self.judged.values(), default=0) > self._judge.history.position  # judged by what is known
         if not full:
             if self._full_since is not None:
-                self._log.hold(False)
+                self._log.hold(())
             self._full_since = None
             busy = any(queue.flying for queue in self.queues.values())
             return self._log.poll(POLL_RECORDS, 0.0 if busy else wait)
         now = self._clock.monotonic()
         if self._full_since is None:
             self._full_since = now
-        if now - self._full_since > HOLD_S:  # only polling keeps this worker in its group
-            self._log.hold(True)
+        owed = self._owes_moderation()
+        if owed or now - self._full_since > HOLD_S:  # only polling keeps this worker in its group
+            self._log.hold([name for name in self.lanes if not (owed and name == MODERATION)])
             return self._log.poll(POLL_RECORDS, 0.0)
         return []
+
+    def _owes_moderation(self) -> bool:
+        """Whether events must be read although the queues are full: what fills them may wait for those very events."""
+        lane = self.lanes.get(MODERATION)
+        waiting = any(queue.holds(MODERATION) for queue in self.queues.values())
+        return lane is not None and lane.next < lane.end and not waiting and not self._deferred
+
+    def _read(self) -> dict[str, int]:
+        """At which moderation position runs are judged, by primary: no further than the history is read."""
+        return {name: min(judged, self._judge.history.position) for name, judged in self.judged.items()}
 
     def _take(self, batch: Batch) -> None:
         lane = self.lanes.get(batch.field)
@@ -166,7 +177,7 @@ class Applier:
             behind = lane.end - lane.next > CATCHING_UP_RECORDS
             limit = ENTRIES_CATCHING_UP if behind else ENTRIES_LIVE
             taken = 0
-            judged = dict(self.judged)
+            judged = self._read()
             for fold in folds(records, lane.next, self._router, self._judge, judged, limit):
                 self._send(lane, fold, records[taken].time)
                 taken += fold.records
@@ -398,7 +409,7 @@ class Applier:
             self._put(letters, lambda: None)
 
     def _empty(self, lane: Lane, to: int) -> Fold:
-        fold = Fold(lane.next, dict(self.judged))
+        fold = Fold(lane.next, self._read())
         fold.to = to
         return fold
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from maxboard.board.registry import MODERATION
 from maxboard.board.scripts import Argument, BoardRuns, Command
 from maxboard.errors import ServerNotReady
 from maxboard.histogram import CALL_BUCKETS_S, LATENCY_BUCKETS_S, Histogram
@@ -185,7 +186,8 @@ class PrimaryQueue:
         if answered and not self._failed:
             self.trouble, self._backoff = None, LEAST_BACKOFF_S
         if not self._flying and self._failed:
-            self._waiting.extendleft(reversed(self._failed))
+            again = (*self._failed, *self._waiting)
+            self._waiting = deque(sorted(again, key=_behind_moderation))  # stable: each partition keeps its order
             self._failed = []
         return answered
 
@@ -240,6 +242,11 @@ class PrimaryQueue:
         self.trouble = text
         self._resume_at = self._clock.monotonic() + self._backoff * random.uniform(0.5, 1.0)
         self._backoff = min(self._backoff * 2, MOST_BACKOFF_S)
+
+
+def _behind_moderation(call: Call) -> bool:
+    """Whether a call goes after those of moderation: it may wait for them, and the wire holds only ``DEPTH``."""
+    return call.flight is not None and call.flight.lane.field != MODERATION
 
 
 def _count(reply: Any) -> int:

@@ -156,16 +156,14 @@ class DuePlayers:
         if reply.status != scripts.APPLIED:
             del self._jobs[place]
             return
-        at = reply.moderation or 0
-        cause = _cause(self._judge.history, job.player, at)
-        if cause is None:
-            del self._jobs[place]
-            return
-        changes = moved_changes(
-            reply.moved, self._boards, cause, self._judge.history.last_event(job.player, at), reply.live,
-            self._clock.now(), job.run_ids,
-        )  # fmt: skip
-        letters = change_letters(changes)
+        at, history = reply.moderation or 0, self._judge.history
+        cause, stamp = _cause(history, job.player, at), history.last_event(job.player, at)
+        letters: list[Letter] = []
+        if cause is not None:  # else a repair made the player due, which announces nothing
+            now = self._clock.now()
+            letters = change_letters(
+                moved_changes(reply.moved, self._boards, cause, stamp, reply.live, now, job.run_ids)
+            )
         job.announced, job.outstanding = at, len(letters)
 
         def delivered() -> None:

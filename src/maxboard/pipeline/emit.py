@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from maxboard.board.scripts import BoardReply, BoardRuns, Moved
 from maxboard.boards import Boards
 from maxboard.changes import RankChange, change_key, dead_letter_headers, encode_change
+from maxboard.errors import WrongUse
 from maxboard.model import Record, Refusal
 from maxboard.moderation.history import Entry, History
 from maxboard.pipeline.ports import Letter
@@ -75,7 +76,10 @@ def moved_changes(
     event, player = cause.event, cause.event.player_id
     changes = []
     for _, reference, epoch, rank, composite, previous_rank, previous in moved:
-        ref = boards.parse(reference, now)
+        try:
+            ref = boards.parse(reference, now)
+        except WrongUse:  # of an older configuration: kept until it expires, read by nobody
+            continue
         changes.append(
             RankChange(
                 board=reference,

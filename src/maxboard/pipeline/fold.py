@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from maxboard.model import Record, Refusal, Run
 from maxboard.moderation.rules import Judged
-from maxboard.pipeline.decode import decode
+from maxboard.pipeline.decode import decode_many
 from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.route import Routed, Router, Slot
 
@@ -143,7 +143,7 @@ def folds(
     A range ends one record late, so a run onto several boards of a primary may pass the limit by their number.
     ``judged`` is a moderation position by primary; ``judge`` must know everything up to the greatest.
     """
-    runs = [decode(record) for record in records]
+    runs = decode_many(records)
     answers = ask(judge, records, runs)
     fold = Fold(start, judged)
     for record, run, answer in zip(records, runs, answers, strict=True):

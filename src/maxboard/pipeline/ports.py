@@ -6,7 +6,7 @@ that decides what happens next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -79,8 +79,8 @@ class LogPort(Protocol):
         """Ask for the ends of the assigned partitions; ``answered_ends`` brings them. False: a question is open."""
 
     def answered_ends(self) -> Ends | None: ...
-    def hold(self, held: bool) -> None:
-        """Stop or go on fetching while ``poll`` keeps the membership alive."""
+    def hold(self, fields: Collection[str]) -> None:
+        """Stop fetching these partitions and go on with all others, while ``poll`` keeps the membership alive."""
 
     def commit(self, offsets: dict[str, int], wait: bool) -> bool:
         """Commit; with ``wait`` says whether Kafka took it, without it a failure is heard of later."""
