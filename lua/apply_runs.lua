@@ -222,7 +222,8 @@ local function announced(board, players)
 end
 
 local function leave(board, player, composite, rank, previous)
-  redis.call('HSET', announce_key, board.reference .. '|' .. player, string.format('%s %.0f %s', composite, rank, previous))
+  local before = previous == '' and '' or string.format('%.0f', previous) -- a server before Valkey 9 says "8e+15"
+  redis.call('HSET', announce_key, board.reference .. '|' .. player, string.format('%s %.0f %s', composite, rank, before))
   redis.call('PEXPIRE', announce_key, ANNOUNCE)
 end
 

@@ -8,7 +8,7 @@
 --   3  board   sorted set; its side keys and those of its build as in apply_runs
 -- ARGV
 --   1  definitions  as in apply_runs
---   2  build        id of the build: a word of the job's own
+--   2  build        id of the build: a word of the job's own; "-": none, which drops the one that was there
 --   3  start        of the board's window, epoch ms
 --   4  expires      when its keys go, epoch ms; 0: never
 -- Reply: {status, moderation, board status}

@@ -13,7 +13,8 @@
 -- Reply: {status, digest known before, then names of boards with windows that need a rebuild}
 --   status 0 in force, 2 other definitions are known (mode "new" and "reach"; nothing was written)
 -- A board that is new or changed is whole only for windows that start after every record applied here so far:
--- a record of such a window was appended at most max_future before the window's start.
+-- a record of such a window was appended at most max_future before the window's start. Rules that begin after all
+-- records applied here, or end after them, have judged them alike: to add or to end one so changes no window.
 
 local log_key, boards_key = KEYS[1], KEYS[2]
 local mode, digest = ARGV[1], ARGV[2]
@@ -31,6 +32,18 @@ for i = 1, #log, 2 do
   end
 end
 
+-- What a digest ("hash:since-until-rule,…") says of records up to the newest.
+local function judging(digest)
+  local hash, rules = string.match(digest, '^([^:]*):?(.*)$')
+  local found = {hash}
+  for since, till, rule in string.gmatch(rules, '(%d+)%-(%d*)%-(%w+)') do
+    if tonumber(since) <= newest then
+      found[#found + 1] = since .. '-' .. ((tonumber(till) or newest + 1) <= newest and till or '') .. '-' .. rule
+    end
+  end
+  return table.concat(found, ',')
+end
+
 local reply, whole, names, gone = {0, known}, {}, {}, {}
 for i = 4, #ARGV, 3 do
   local name, max_future = ARGV[i], tonumber(ARGV[i + 2])
@@ -39,7 +52,7 @@ for i = 4, #ARGV, 3 do
   local from = tonumber(since or '0')
   if mode == 'reach' then
     from = math.max(from, tonumber(ARGV[3]) + max_future)
-  elseif had ~= ARGV[i + 1] then
+  elseif not had or judging(had) ~= judging(ARGV[i + 1]) then
     from = newest < 0 and 0 or newest + max_future
   end
   if had ~= ARGV[i + 1] or from ~= tonumber(since) then

@@ -84,28 +84,31 @@ local function register(board)
     table.concat({board.epoch, board.start, board.expires, board.status, board.build, board.loaded}, ' '))
 end
 
-local function add_set(board, key, build)
-  sets[#sets + 1] = {board = board, key = key, build = build, shadow = key .. ':shadow', pending = key .. ':pending'}
+local function add_set(board, key, build, sides)
+  sets[#sets + 1] =
+    {board = board, key = key, build = build, sides = sides, shadow = key .. ':shadow', pending = key .. ':pending'}
 end
 
 local function take(board)
   local key = prefix .. board.reference
   board.key, board.kind = key, kind_of(key)
-  local broken = other_type(key) or other_type(key .. ':shadow') or other_type(key .. ':pending')
+  local sides = not other_type(key .. ':shadow') and not other_type(key .. ':pending')
+  local broken = other_type(key) or not sides
   local missing = board.kind == 'none' and board.status == LIVE
   if (broken or missing) and board.status ~= NEEDS_REBUILD then
     board.status, board.changed = NEEDS_REBUILD, true
     lost[#lost + 1] = board.reference
   end
-  -- A board that needs a rebuild may still have members, and a ban must reach them; a lost one has none.
+  -- A board that needs a rebuild may still have members, and a ban must reach them, also where a side key is no
+  -- sorted set any more; a lost one has none.
   board.open = not broken and not (board.kind == 'none' and board.status ~= EMPTY)
-  if board.open then add_set(board, key, false) end
+  if board.open or board.kind == 'zset' then add_set(board, key, false, sides) end
   if board.build ~= '-' then
     local build = key .. ':build'
     if other_type(build) or other_type(build .. ':shadow') or other_type(build .. ':pending') then
       board.build, board.loaded, board.changed = '-', '0', true
     else
-      add_set(board, build, true)
+      add_set(board, build, true, true)
     end
   end
   boards[#boards + 1], boards[board.reference] = board, board
@@ -175,7 +178,7 @@ end
 local function hide(set, event, composite)
   local before = not set.build and rank_of(set, event.player) or 0
   redis.call('ZREM', set.key, event.player)
-  raise(set, set.shadow, composite, event.player)
+  if set.sides then raise(set, set.shadow, composite, event.player) end
   note(event.index, set, event.player, before, composite)
 end
 
@@ -189,13 +192,16 @@ local function erase(set, event)
   local before = redis.call('ZSCORE', set.key, event.player)
   local rank = before and not set.build and rank_of(set, event.player) or 0
   redis.call('ZREM', set.key, event.player)
-  redis.call('ZREM', set.shadow, event.player)
-  for _, member in ipairs(members_of(set, event.player)) do redis.call('ZREM', set.pending, member) end
+  if set.sides then
+    redis.call('ZREM', set.shadow, event.player)
+    for _, member in ipairs(members_of(set, event.player)) do redis.call('ZREM', set.pending, member) end
+  end
   note(event.index, set, event.player, rank, before or '')
   event.falls = true
 end
 
 local function accept(set, event)
+  if not set.sides then return end
   local waiting = redis.call('ZSCORE', set.pending, event.member)
   redis.call('ZREM', set.pending, event.member)
   local composites = event.composites[set.board.reference] or {}
@@ -211,6 +217,7 @@ local function accept(set, event)
 end
 
 local function reject(set, event)
+  if not set.sides then return end
   redis.call('ZREM', set.pending, event.member)
   for _, composite in ipairs(event.composites[set.board.reference] or {}) do
     for _, key in ipairs({set.key, set.shadow}) do
@@ -230,7 +237,7 @@ local SINGLE = {erase = erase, accept = accept, reject = reject}
 -- Bans and unbans that follow each other look all their players up at once: most are on no board.
 local function move_all(group, source, act)
   for _, set in ipairs(sets) do
-    for i = 1, #group, CHUNK do
+    for i = 1, (source == 'key' or set.sides) and #group or 0, CHUNK do
       local players, last = {}, math.min(i + CHUNK - 1, #group)
       for j = i, last do players[#players + 1] = group[j].player end
       local found = redis.call('ZMSCORE', set[source], unpack(players))

@@ -12,8 +12,8 @@
 --   4  announced    clear the player if this is the stored moderation position and nothing has to be put; -1: only put
 --   5  now          the sender's clock, epoch ms
 --   6  sources      how many follow; each: source and the position up to which it was folded
---   then boards, how many follow; each: reference start expires composite ("": no best) held, then held x
---        (player|run_id composite)
+--   7  boards       after the sources: how many follow; each: reference start expires composite ("": no best) held,
+--                   then held x (player|run_id composite)
 -- Reply: {status, moderation, verdicts, live, then each change}
 --   status 0 put, 1 refused (moderation is not at `judged`, or verdicts came after), 2 other definitions,
 --          4 not due, or folded less far than the mark, 5 cleared
@@ -113,12 +113,12 @@ for reference, value in pairs(entries) do
   if expires == '0' or tonumber(expires) - now >= SKEW then
     local kind = kind_of(key)
     local broken = other_type(key) or other_type(key .. ':shadow') or other_type(key .. ':pending')
-    if broken or kind == 'none' and status == LIVE then status = NEEDS_REBUILD end
+    local lost = broken or kind == 'none' and status == LIVE -- moderate says so and marks it, within a second
     if best and build ~= '-' and not other_type(key .. ':build') and not other_type(key .. ':build:shadow')
         and not other_type(key .. ':build:pending') then
       put(key .. ':build', best, expires)
     end
-    if status ~= NEEDS_REBUILD then
+    if not lost and status ~= NEEDS_REBUILD then
       if best then put(key, best, expires) end
       status = redis.call('EXISTS', key) == 1 and LIVE or EMPTY
       local composite = redis.call('ZSCORE', key, player)

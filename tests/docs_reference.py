@@ -15,14 +15,18 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from maxboard.cli import COMMANDS, cli
-from maxboard.config import BoardConfig, Judge, Kafka, Primary, Settings, Topics
+from maxboard.config import BoardConfig, Judge, Kafka, Primary, RuleConfig, Settings, Topics
 from maxboard.metrics import FIELDS
+from maxboard.serve.settings import Serve
 from maxboard.windows import duration_text
 
 DOCS = Path(__file__).parents[1] / "docs"
 WIDTH = 100
 NOTE = "<!-- Made by `python -m tests.docs_reference`: do not edit. -->\n"
-DURATIONS = {"tick", "grace", "keep", "max_future", "wait_timeout"}
+DURATIONS = {
+    "tick", "grace", "keep", "max_future", "wait_timeout", "signature_age", "ack_timeout", "rank_timeout", "max_age",
+    "after_timeout",
+}  # fmt: skip
 
 # table -> its model, what it is, and the meaning of each key. A test of this file's own: keys equal the model's.
 TABLES: dict[str, tuple[type[BaseModel], str, dict[str, str]]] = {
@@ -49,7 +53,7 @@ TABLES: dict[str, tuple[type[BaseModel], str, dict[str, str]]] = {
         "Names of the topics. In the environment with `_` for `-`.",
         {
             "runs": "Finished runs; the truth.",
-            "moderation": "Bans and verdicts, kept for ever. The applier reads it; nothing writes it yet.",
+            "moderation": "Bans, verdicts and erasures, kept for ever.",
             "rank_changes": "What the applier announces.",
             "dead_letters": "Records that cannot be applied, with the reason in headers.",
             "scores": "For boards whose truth is a database; not used yet.",
@@ -94,6 +98,43 @@ TABLES: dict[str, tuple[type[BaseModel], str, dict[str, str]]] = {
         Judge,
         "What a run must be to count.",
         {"max_future": "A run that finished later than this after its record time is a dead letter."},
+    ),
+    "[judge.rules.NAME]": (
+        RuleConfig,
+        "A rule for runs that a board could hold; all that it says must fit, and the first rule of the file that fits "
+        "decides. To change one without a rebuild, end it with `until` and add another with the same `since`, both "
+        "later than any record applied.",
+        {
+            "action": "`hold`: the run waits for a verdict. `reject`: it never counts, and is a dead letter.",
+            "score_above": "Fits scores above this; the limit itself does not fit.",
+            "score_below": "Fits scores below this.",
+            "match": "Tags that the run must have.",
+            "boards": "Names of the boards that it is for; empty: all.",
+            "since": "Record time from which on it is in force.",
+            "until": "Record time before which it is.",
+            "callable": "`package.module:function`, or an entry point of the group `maxboard.rules`: gets a list of "
+            "runs, returns for each True, False, `accept`, `hold` or `reject`. If it fails, its runs are held.",
+        },
+    ),
+    "[serve]": (
+        Serve,
+        "`maxboard serve`.",
+        {
+            "keys": "File of API keys (`maxboard keys`). Without one it listens on this machine only.",
+            "origins": "Other sites whose pages may call the API.",
+            "public_reads": "Boards and the page can be read without a key.",
+            "signatures": "Every submit must carry an HMAC signature of its key.",
+            "signature_age": "How old a signature may be.",
+            "rate": "Requests a second of a key that names no rate of its own; 0: as many as it likes.",
+            "max_body": "Greatest request body, bytes.",
+            "max_runs": "Most runs in one submit.",
+            "queue": "Runs on their way at once; beyond, the answer is 429.",
+            "ack_timeout": "How long Kafka may take to acknowledge a run; then the answer is 503.",
+            "rank_timeout": "How long a board may take to answer; then the run is accepted and `queued`.",
+            "max_age": "Age beyond which a read goes to the primary, and then is refused, if it names no `max_age_ms`.",
+            "after_timeout": "How long a read waits for the position of its `after`.",
+            "watchers": "Pages that may watch boards at once.",
+        },
     ),
 }
 

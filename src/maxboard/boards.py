@@ -35,6 +35,7 @@ class Board:
     group_by: tuple[str, ...] = ()
     groups: frozenset[str] = frozenset()
     max_future: int = 300_000
+    rules: tuple[str, ...] = ()  # marks of those that judge its runs, in their order
 
     def __post_init__(self) -> None:
         finder = window_finder(self.window, self.start, self.end)
@@ -44,7 +45,7 @@ class Board:
 
     @property
     def digest(self) -> str:
-        """Changes with everything that changes which runs count and as what."""
+        """Changes with everything that changes which runs count and as what: a hash, then the marks of its rules."""
         parts = {
             "f": F_VERSION,
             "window": [self.window, self.start, self.end, self.grace, self.keep],
@@ -54,7 +55,8 @@ class Board:
             "group_by": [self.group_by, sorted(self.groups)],
             "max_future": self.max_future,
         }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+        own = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+        return ":".join((own, ",".join(self.rules))) if self.rules else own
 
     def expires(self, window: Window) -> int:
         """Epoch ms at which the window's keys go; 0: never."""

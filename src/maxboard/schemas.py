@@ -14,6 +14,7 @@ import msgspec
 
 from maxboard import resources
 from maxboard.changes import RankChange
+from maxboard.moderation.events import MAX_ACTOR, MAX_EVENT_BYTES, MAX_REASON, Event, RunFound
 from maxboard.wire import FIRST_MS, ID_PATTERN, ID_WORDS, LAST_MS, MAX_SCORE, RunWire
 
 Schema = dict[str, Any]
@@ -88,6 +89,49 @@ CHANGE_FIELDS: dict[str, Schema] = {
     "applied_at": {"description": "When the applier had the primary's answer.", **WRITTEN_TIME},
     "event_id": {"description": "board|run_id, or board|moderation offset: for joins.", "pattern": r"^[^|]+\|[^|]+$"},
 }
+TIME: Schema = {"type": "string", "format": "date-time", "pattern": TIME_PATTERN}
+FOUND_FIELDS: dict[str, Schema] = {
+    "run_id": {"pattern": ID_PATTERN},
+    "player_id": {"pattern": ID_PATTERN},
+    "score": SCORE,
+    "finished_at": TIME,
+    "recorded_at": {"description": "Record time of the delivery: what decides whether it was late.", **TIME},
+    "tags": {"description": "What boards match and group by."},
+}
+EVENT_FIELDS: dict[str, Schema] = {
+    "event_id": {"description": "Identity of the event; `ends` names a ban by it.", "pattern": ID_PATTERN},
+    "type": {"description": "What was decided."},
+    "player_id": {"description": "Key of the record too.", "pattern": ID_PATTERN},
+    "actor": {
+        "description": "Who decided; `maxboard` for the end of a ban.", "minLength": 1, "maxLength": MAX_ACTOR,
+        "pattern": "[^ ]",
+    },
+    "at": {"description": "The clock of who decided; what counts is the record time.", **TIME},
+    "reason": {"description": "Why.", "maxLength": MAX_REASON},
+    "kind": {
+        "description": "Of a ban. shadow: the player goes on seeing a rank.",
+        "anyOf": [{"enum": ["ban", "shadow"]}, NULL],
+    },
+    "until": {"description": "When a ban ends; null: not by itself.", "anyOf": [TIME, NULL]},
+    "ends": {
+        "description": "Of the unban of a ban that came to its end: the event_id of that ban; it lifts no other.",
+        "anyOf": [{"type": "string"}, NULL],
+    },
+    "run_id": {"description": "Of accept and reject: with player_id, what the verdict is on.", "anyOf": [ID, NULL]},
+    "run": {"description": "Of accept and reject: the run as it was found in the log."},
+    "also": {"description": "Other deliveries of the same run_id with another content: two runs, one verdict."},
+}  # fmt: skip
+OF_A_BAN = {
+    "if": {"properties": {"type": {"const": "ban"}}},
+    "then": {"required": ["kind"], "properties": {"kind": {"type": "string"}}},
+}
+OF_A_VERDICT = {
+    "if": {"properties": {"type": {"enum": ["accept", "reject"]}}},
+    "then": {
+        "required": ["run_id", "run"],
+        "properties": {"run_id": {"type": "string"}, "run": {"type": "object"}},
+    },
+}
 # A composite of "0" is the one way to say that the board was left; the other fields must not contradict it.
 LEFT = {
     "if": {"properties": {"composite": {"const": "0"}}},
@@ -143,9 +187,29 @@ def rank_change_v1() -> Schema:
     return {**_schema("rank-change.v1", RankChange, text, CHANGE_FIELDS), "allOf": [LEFT, BY_RUN]}
 
 
+def moderation_v1() -> Schema:
+    """A record of ``moderation``."""
+    text = (
+        "A decision on a player or a run, as a record of the topic moderation, in UTF-8, at most "
+        f"{MAX_EVENT_BYTES:,} bytes. Kept for ever, in one partition, because these do not commute: a ban replaces the "
+        "player's older one, a reject outranks any accept, an erasure is on what was recorded before it. Fields that "
+        "are not known are ignored."
+    )
+    found = _schema("run-found.v1", RunFound, "A run as a verdict found it.", FOUND_FIELDS)
+    one = {name: found[name] for name in ("description", "type", "properties", "required", "additionalProperties")}
+    schema = _schema("moderation.v1", Event, text, EVENT_FIELDS)
+    schema["properties"]["run"] = {"description": schema["properties"]["run"]["description"], "anyOf": [one, NULL]}
+    schema["properties"]["also"] = {**EVENT_FIELDS["also"], "type": "array", "items": one}
+    return {**schema, "allOf": [OF_A_BAN, OF_A_VERDICT]}
+
+
 def files() -> dict[str, str]:
     """File name to content of every generated schema."""
-    schemas = {"run.v1.json": run_v1(), "rank-change.v1.json": rank_change_v1()}
+    schemas = {
+        "run.v1.json": run_v1(),
+        "rank-change.v1.json": rank_change_v1(),
+        "moderation.v1.json": moderation_v1(),
+    }
     return {name: json.dumps(schema, indent=2) + "\n" for name, schema in schemas.items()}
 
 

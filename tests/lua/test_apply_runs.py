@@ -11,7 +11,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from maxboard.board import scripts
+from maxboard.board import build_scripts, scripts
 from maxboard.board.client import call
 from maxboard.board.scripts import ApplyReply, Best, BoardRuns, Range
 from maxboard.boards import BoardRef, set_digest
@@ -59,7 +59,7 @@ class Primary:
         return scripts.parse_apply(call(self.client, command))
 
     def submit(self, *boards: BoardRuns) -> ApplyReply:
-        return scripts.parse_apply(call(self.client, scripts.apply_runs(KEYS, DIGEST, scripts.SUBMIT, 0, NOW, boards)))
+        return scripts.parse_submit(call(self.client, scripts.apply_runs(KEYS, DIGEST, scripts.SUBMIT, 0, NOW, boards)))
 
     def members(self, ref: BoardRef, suffix: str = "") -> dict[str, int]:
         found: Any = self.client.zrange(KEYS.board(ref.reference) + suffix, 0, -1, withscores=True)
@@ -68,6 +68,13 @@ class Primary:
     def status(self, ref: BoardRef) -> str:
         entry: Any = self.client.hget(KEYS.boards, ref.reference)
         return entry.decode().split(" ")[3] if entry else ""
+
+    def announced(self) -> dict[str, str]:
+        left: Any = self.client.hgetall(KEYS.announce)
+        return {place.decode(): text.decode() for place, text in left.items()}
+
+    def build(self, ref: BoardRef) -> None:
+        call(self.client, build_scripts.begin_build(KEYS, DIGEST, ref, "b1"))
 
     def position(self) -> bytes | None:
         return self.client.hget(KEYS.log, "runs:0")  # type: ignore[return-value]
@@ -314,9 +321,107 @@ def test_definitions_change_freely_before_the_first_record(primary: Primary) -> 
 def test_a_submit_moves_no_position(primary: Primary) -> None:
     """It is ahead of the log's order, and the range that brings it again changes nothing."""
     reply = primary.submit(runs(WEEKLY, ("a", 5)))
-    assert (reply.status, reply.boards[0].bests) == (scripts.APPLIED, [Best(0, True, 1, None, None)])
+    assert (reply.status, reply.boards[0].bests) == (scripts.APPLIED, [Best(0, True, 1, None, None, 5)])
     assert primary.position() is None
-    assert primary.apply(0, 1, runs(WEEKLY, ("a", 5))).boards[0].bests == [Best(0, False, 1, 1, 5)]
+    primary.apply(0, 1, runs(WEEKLY, ("a", 5)))
+    assert primary.members(WEEKLY) == {"a": 5}
+
+
+def test_a_submit_answers_every_run_with_the_best_that_is_the_players_now(primary: Primary) -> None:
+    """A raise, a lower run, the same again; of a hidden player the shadow's best and no rank."""
+    primary.client.hset(KEYS.hidden, "cheat", "shadow 0")
+    primary.apply(0, 1, runs(WEEKLY, ("a", 5), ("b", 9), ("c", 7), ("cheat", 90)))
+    reply = primary.submit(runs(WEEKLY, ("a", 8), ("b", 3), ("c", 7), ("cheat", 50), ("new", 1)))
+    assert reply.boards[0].bests == [
+        Best(0, True, 2, 3, 5, 8),
+        Best(1, False, 1, 1, 9, 9),
+        Best(2, False, 3, 2, 7, 7),
+        Best(4, True, 4, None, None, 1),
+        Best(3, False, 0, None, None, 90),
+    ]
+    assert reply.boards[0].hidden == [3]
+    assert primary.members(WEEKLY, ":shadow") == {"cheat": 90}
+
+
+def test_the_range_that_brings_a_submitted_run_says_once_whom_it_replaced(primary: Primary) -> None:
+    """The rank before is what the submit found; the second time it is a repeat like any other."""
+    primary.apply(0, 1, runs(WEEKLY, ("a", TOP - 1), ("b", TOP)))
+    primary.submit(runs(WEEKLY, ("a", TOP + 1)))
+    assert primary.announced() == {f"{WEEKLY.reference}|a": f"{TOP + 1} 2 {TOP - 1}"}
+    assert 0 < primary.client.pttl(KEYS.announce) <= 86_400_000
+    assert primary.apply(1, 2, runs(WEEKLY, ("a", TOP + 1))).boards[0].bests == [Best(0, True, 1, 2, TOP - 1)]
+    assert primary.announced() == {}
+    assert primary.apply(1, 2, runs(WEEKLY, ("a", TOP + 1))).boards[0].bests == [Best(0, False, 1, 1, TOP + 1)]
+
+
+def test_a_first_appearance_by_submit_has_nothing_before_it(primary: Primary) -> None:
+    primary.submit(runs(WEEKLY, ("a", 5)))
+    assert primary.announced() == {f"{WEEKLY.reference}|a": "5 0 "}
+    assert primary.apply(0, 1, runs(WEEKLY, ("a", 5))).boards[0].bests == [Best(0, True, 1, None, None)]
+
+
+def test_a_lower_run_leaves_what_a_submit_left_and_a_greater_one_takes_it_away(primary: Primary) -> None:
+    """Each run says what it replaced, whichever way it came first."""
+    primary.submit(runs(WEEKLY, ("a", 7)))
+    assert primary.apply(0, 1, runs(WEEKLY, ("a", 5))).boards[0].bests == []
+    assert primary.announced() == {f"{WEEKLY.reference}|a": "7 0 "}
+    assert primary.apply(1, 2, runs(WEEKLY, ("a", 9))).boards[0].bests == [Best(0, True, 1, 1, 7)]
+    assert primary.announced() == {}
+
+
+def test_a_submit_that_raises_nothing_leaves_nothing(primary: Primary) -> None:
+    primary.apply(0, 1, runs(WEEKLY, ("a", 5)))
+    primary.submit(runs(WEEKLY, ("a", 5), ("b", 3)), runs(ALLTIME, ("a", 1)))
+    primary.submit(runs(WEEKLY, ("b", 2)))
+    assert primary.announced() == {f"{WEEKLY.reference}|b": "3 0 ", "alltime|a": "1 0 "}
+
+
+def test_a_composite_that_the_server_wrote_with_an_exponent_is_left_as_plain_digits(primary: Primary) -> None:
+    """A server that says "8e+15": what is left must still be read as a composite."""
+    primary.apply(0, 1, runs(WEEKLY, ("a", 8 * 10**15)))
+    primary.submit(runs(WEEKLY, ("a", TOP)))
+    assert primary.announced() == {f"{WEEKLY.reference}|a": f"{TOP} 1 {8 * 10**15}"}
+    assert primary.apply(1, 2, runs(WEEKLY, ("a", TOP))).boards[0].bests == [Best(0, True, 1, 1, 8 * 10**15)]
+
+
+@pytest.mark.parametrize("submit", [False, True])
+def test_a_build_gets_all_that_its_board_gets(primary: Primary, submit: bool) -> None:
+    """I7: nothing has to be caught up before a switch. With side keys, with the board's expiry."""
+    primary.client.hset(KEYS.hidden, "cheat", "ban 0")
+    primary.apply(0, 1, runs(WEEKLY, ("a", 9)))
+    primary.build(WEEKLY)
+    block = runs(WEEKLY, ("a", 5), ("cheat", 7), held=[("b|r1", TOP)])
+    if submit:
+        primary.submit(block)
+    else:
+        primary.apply(1, 2, block)
+    assert primary.members(WEEKLY, ":build") == {"a": 5}
+    assert primary.members(WEEKLY, ":build:shadow") == {"cheat": 7}
+    assert primary.members(WEEKLY, ":build:pending") == {"b|r1": TOP}
+    for suffix in (":build", ":build:shadow", ":build:pending"):
+        assert primary.client.pexpiretime(KEYS.board(WEEKLY.reference) + suffix) == WEEKLY.expires
+    assert primary.members(WEEKLY) == {"a": 9}
+
+
+def test_a_board_that_needs_a_rebuild_takes_runs_into_its_build_alone(primary: Primary) -> None:
+    primary.apply(0, 1, runs(WEEKLY, ("a", 9)))
+    primary.client.delete(KEYS.board(WEEKLY.reference))
+    primary.apply(1, 2, runs(WEEKLY, ("b", 1)))
+    primary.build(WEEKLY)
+    reply = primary.apply(2, 3, runs(WEEKLY, ("c", 4)))
+    assert (reply.boards[0].state, primary.members(WEEKLY)) == (scripts.NEEDS_REBUILD, {})
+    assert primary.members(WEEKLY, ":build") == {"c": 4}
+
+
+def test_a_build_whose_key_somebody_else_took_is_given_up(primary: Primary) -> None:
+    """The board itself goes on; the job finds its build gone and begins anew."""
+    primary.apply(0, 1, runs(WEEKLY, ("a", 9)))
+    primary.build(WEEKLY)
+    primary.client.set(KEYS.board(WEEKLY.reference) + ":build:shadow", "nonsense")
+    assert primary.apply(1, 2, runs(WEEKLY, ("b", 4))).boards[0].state == scripts.TAKEN
+    assert primary.members(WEEKLY) == {"a": 9, "b": 4}
+    entry: Any = primary.client.hget(KEYS.boards, WEEKLY.reference)
+    assert entry.decode().split(" ")[3:] == ["live", "-", "0"]
 
 
 def test_a_call_of_many_entries_fits_the_servers_lua_stack(primary: Primary) -> None:

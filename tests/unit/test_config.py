@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maxboard import config
-from maxboard.config import Settings
+from maxboard.config import RuleConfig, Settings
 from maxboard.errors import ConfigError, MaxboardError, NotYet
+from maxboard.moderation.rules import Rule
 
 WEEKLY: dict[str, Any] = {
     "primary": "weekly",
@@ -114,7 +117,39 @@ REFUSED = [
     ("kafka/topics", {"results": "x"}, "kafka.topics.results: not known; known here: runs, moderation, rank-changes,"),
     ("boards/weekly/scoremax", 1, "boards.weekly.scoremax: not known; known here: primary, window,"),
     ("primaries/weekly/host", "secret", "primaries.weekly.host: not known; known here: url, replicas"),
-    ("judge", {"rules": {}}, "judge.rules: not known; known here: max_future"),
+    ("judge", {"rule": {}}, "judge.rule: not known; known here: max_future, rules"),
+    ("judge/rules", 5, "judge.rules: a table is needed, got 5"),
+    ("judge/rules/cap", 5, "judge.rules.cap: a table is needed, got 5"),
+    ("judge/rules/cap", {"score_above": 5}, "judge.rules.cap.action: is missing"),
+    ("judge/rules/cap", {"action": "ban"}, "judge.rules.cap.action: 'ban' is not one of 'hold' or 'reject'"),
+    ("judge/rules/cap", {"action": "hold"}, "judge.rules.cap: fits every run: score_above, score_below, match,"),
+    ("judge/rules/cap", {"action": "hold", "match": {}, "boards": []}, "judge.rules.cap: fits every run"),
+    (
+        "judge/rules/cap",
+        {"action": "hold", "above": 5},
+        "judge.rules.cap.above: not known; known here: action, score_a",
+    ),
+    ("judge/rules/cap", {"action": "hold", "score_above": True}, "judge.rules.cap.score_above: true is no number"),
+    ("judge/rules/cap", {"action": "hold", "callable": ""}, "judge.rules.cap.callable: empty"),
+    ("judge/rules/cap", {"action": "hold", "since": "2026-10-01"}, "judge.rules.cap.since: an RFC 3339 time"),
+    (
+        "judge/rules/cap",
+        {"action": "hold", "since": "2026-10-01T00:00:00Z", "until": "2026-10-01T00:00:00Z"},
+        "judge.rules.cap: since must be before until",
+    ),
+    (
+        "judge/rules/cap",
+        {"action": "hold", "score_above": 9, "score_below": 9},
+        "judge.rules.cap: no score is above 9 and below 9",
+    ),
+    ("judge/rules/cap", {"action": "hold", "boards": "weekly"}, "judge.rules.cap.boards: a list is needed"),
+    (
+        "judge/rules/cap",
+        {"action": "hold", "boards": ["weekly", "nosuch"]},
+        "judge.rules.cap: board 'nosuch' is not configured; there are: weekly",
+    ),
+    ("judge/rules/a b", {"action": "hold", "score_above": 5}, "judge.rules.a b: 'a b' is no name"),
+    ("judge/rules/moderation", {"action": "hold", "score_above": 5}, "give the rule another name"),
     ("boards/weekly/line\nbreak", 1, "boards.weekly.line\\nbreak: not known"),
     ("kafka", ..., "kafka: is missing"),
     ("kafka/bootstrap", ..., "kafka.bootstrap: is missing"),
@@ -150,6 +185,7 @@ REFUSED = [
     ("boards/weekly/score_max", float("nan"), "boards.weekly.score_max: nan is out of range"),
     ("boards/weekly/score_max", Decimal("Infinity"), "boards.weekly.score_max: Infinity is out of range"),
     ("boards/weekly/score_max", 10**18 + 1, "boards.weekly.score_max: 1000000000000000001 is out of range"),
+    ("boards/weekly/score_min", Decimal("1E-999999"), "score_min: 1E-999999 has more decimals than any score"),
     ("boards/weekly/score_max", True, "boards.weekly.score_max: true is no number"),
     ("boards/weekly/score_max", "many", "boards.weekly.score_max: 'many' is no number"),
     ("boards/weekly/score_max", ..., "boards.weekly.score_max: is missing"),
@@ -273,6 +309,7 @@ def test_client_settings_go_to_the_client_as_they_are(tmp_path: Path) -> None:
         (TEXT + "start = 2026-10-01T00:00:00", "has no offset"),
         (TEXT + "start = 2026-10-01", "2026-10-01 is no RFC 3339 time"),
         (TEXT + "keep = 1.5", "1.5 is no duration"),
+        (TEXT + "score_min = 1e99999999999999999999", "1e99999999999999999999 is no number that can be used"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_its_path(tmp_path: Path, text: str, said: str) -> None:
@@ -300,6 +337,104 @@ def test_a_file_that_does_not_exist_is_not_yet(tmp_path: Path) -> None:
         config.load(tmp_path / "nosuch.toml")
 
 
+def test_a_byte_order_mark_at_the_start_of_a_file_is_skipped(tmp_path: Path) -> None:
+    """Editors of Windows write one."""
+    assert load(tmp_path, f"\ufeff{TEXT}").kafka.bootstrap == "127.0.0.1:19092"
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="not UTF-8 at byte 0"):
+        config.load(tmp_path / "bad.toml")
+
+
+# -------------------------------------------------------------------------------------------- rules
+RULES = """
+[judge.rules.zebra]
+action = "reject"
+match = { client = "hacked" }
+[judge.rules.cap]
+action = "hold"
+score_above = 5_000_000.50
+boards = ["weekly"]
+since = 2026-10-01T00:00:00Z
+[judge.rules.alpha]
+action = "hold"
+callable = "math:trunc"
+until = "2027-01-01T00:00:00Z"
+"""
+
+
+def test_rules_come_in_the_order_of_the_file_with_exact_limits(tmp_path: Path) -> None:
+    """The first rule that fits decides, so their order counts; a limit is no float (I9)."""
+    rules = load(tmp_path, TEXT + RULES).rules().rules
+    assert [rule.name for rule in rules] == ["zebra", "cap", "alpha"]
+    assert (rules[1].action, rules[1].score_above, rules[1].boards) == (
+        "hold",
+        Decimal("5000000.50"),
+        frozenset({"weekly"}),
+    )
+    assert (rules[1].since, rules[2].until, rules[2].callable) == (1_790_812_800_000, 1_798_761_600_000, "math:trunc")
+
+
+def test_a_rule_changes_the_definition_of_the_boards_that_it_concerns_and_of_no_other(tmp_path: Path) -> None:
+    """Which runs count is part of what a board is; a name, the notation of a number and a rule elsewhere are not."""
+    other = '[boards.daily]\nprimary = "weekly"\nwindow = "day"\nscore_max = 9\n'
+    rule = '[judge.rules.{}]\naction = "hold"\nscore_above = {}\nboards = ["weekly"]\n'
+
+    def digests(text: str) -> tuple[str, str]:
+        boards = load(tmp_path, TEXT + other + text).build().by_name
+        return boards["weekly"].digest, boards["daily"].digest
+
+    none, five = digests(""), digests(rule.format("cap", "5"))
+    assert five[0] != none[0]
+    assert five[1] == none[1]
+    assert digests(rule.format("cap", "5.00")) == digests(rule.format("limit", "5")) == five
+    assert digests(rule.format("cap", "6")) != five
+    assert digests(rule.format("a", "5") + rule.format("b", "6")) != digests(
+        rule.format("a", "6") + rule.format("b", "5")
+    )
+
+
+anything = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.decimals()
+    | st.text(max_size=8)
+    | st.datetimes()
+    | st.lists(st.text(max_size=3), max_size=2)
+    | st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2)
+    | st.sampled_from(["hold", "reject", "weekly", ["weekly"], "2026-10-01T00:00:00Z", "math:trunc"])
+)
+keys_of_a_rule = st.sampled_from([*RuleConfig.model_fields, "unknown"])
+
+
+@given(st.dictionaries(st.text(max_size=5), st.dictionaries(keys_of_a_rule, anything, max_size=4), max_size=2))
+def test_any_rule_is_exact_or_refused_in_one_line(rules: dict[str, Any]) -> None:
+    """No traceback and no words of a library, whatever a file holds; an accepted one has a text for the digest."""
+    made = document("judge/rules", rules)
+    try:
+        settings = config.parse(made, "maxboard.toml")
+    except ConfigError:
+        refused(made)
+    else:
+        assert len(settings.judge.build(settings.boards)) == len(rules)
+        assert len(settings.build().by_name["weekly"].rules) <= len(rules)
+
+
+@given(st.decimals(-1000, 1000, places=40), st.decimals(-1000, 1000, places=40))
+def test_limits_that_differ_in_the_last_of_many_digits_make_different_definitions(one: Decimal, other: Decimal) -> None:
+    """Also beyond the 28 digits to which decimals are rounded by default."""
+    texts = [Rule("cap", "hold", score_above=limit).mark() for limit in (one, other)]
+    assert (texts[0] == texts[1]) == (one == other)
+
+
+def test_a_callable_that_is_not_there_is_refused_when_rules_are_loaded(tmp_path: Path) -> None:
+    """Reading a board needs no rules, so a studio's package is asked for only by who judges."""
+    settings = load(tmp_path, TEXT + RULES.replace("math:trunc", "nosuch:speed"))
+    with pytest.raises(ConfigError, match=r"judge\.rules\.alpha: 'nosuch:speed' cannot be loaded"):
+        settings.rules()
+
+
 # -------------------------------------------------------------------------------------- environment
 def test_every_value_can_be_set_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deployments override the file, also lists, tables and names with hyphens."""
@@ -315,6 +450,12 @@ def test_every_value_can_be_set_from_the_environment(tmp_path: Path, monkeypatch
         "BOARDS__WEEKLY__MATCH__MODE": "kart",
         "BOARDS__WEEKLY__GROUP_BY": '["track"]',
         "JUDGE__MAX_FUTURE": "1m",
+        "JUDGE__RULES__CAP__ACTION": "hold",
+        "JUDGE__RULES__CAP__SCORE_ABOVE": "50",
+        "JUDGE__RULES__CAP__BOARDS": '["weekly"]',
+        "TEST_KAFKA": "broker:9092",
+        "ACTOR": "ops",
+        "CONFIG": "",
     }.items():
         monkeypatch.setenv(f"MAXBOARD_{name}", value)
     settings = load(tmp_path, TEXT)
@@ -326,6 +467,13 @@ def test_every_value_can_be_set_from_the_environment(tmp_path: Path, monkeypatch
     assert settings.primaries["weekly"].replicas == ["redis://replica:6379/0"]
     assert (board.composer.greatest, board.match, board.group_by) == (100, {"mode": "kart"}, ("track",))
     assert board.max_future == 60_000
+    (rule,) = settings.rules().rules
+    assert (rule.name, rule.action, rule.score_above, rule.boards) == (
+        "cap",
+        "hold",
+        Decimal(50),
+        frozenset({"weekly"}),
+    )
 
 
 def test_the_environment_alone_is_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,12 +493,29 @@ def test_the_environment_alone_is_a_configuration(tmp_path: Path, monkeypatch: p
         ("MAXBOARD_BOARDS", "{bad", "environment: MAXBOARD_BOARDS: a list or a table is written as JSON"),
         ("MAXBOARD_BOARDS__WEEKLY__GROUP_BY", "track", "environment: MAXBOARD_BOARDS__WEEKLY__GROUP_BY: a list or a"),
         ("MAXBOARD_PRIMARIES__WEEKLY", "redis://h", "environment: primaries.weekly: a table is needed"),
+        ("MAXBOARD_JUDGE__RULES", "cap", "environment: MAXBOARD_JUDGE__RULES: a list or a table is written as JSON"),
+        (
+            "MAXBOARD_FOO",
+            "1",
+            "environment: MAXBOARD_FOO is not known; variables begin with MAXBOARD_PREFIX, MAXBOARD_",
+        ),
+        ("maxboard_foo", "1", "environment: maxboard_foo is not known"),
+        ("MAXBOARD_PREFIX__X", "1", "environment: MAXBOARD_PREFIX__X is not known"),
+        ("MAXBOARD_", "1", "environment: MAXBOARD_ is not known"),
+        ("MAXBOARD_TESTS", "1", "environment: MAXBOARD_TESTS is not known"),
+        ("MAXBOARD_KAFKA_GROUP", "x", "environment: MAXBOARD_KAFKA_GROUP is not known: parts are joined by two under"),
     ],
 )
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str) -> None:
     """Whoever looks for the value in the file would look in vain."""
     monkeypatch.setenv(name, value)
     assert refused(GOOD).startswith(said)
+
+
+def test_a_variable_with_one_underscore_too_few_is_told_its_right_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The most likely of all wrong names."""
+    monkeypatch.setenv("MAXBOARD_KAFKA_TOPICS__RUNS", "x")
+    assert refused(GOOD).endswith("as in MAXBOARD_KAFKA__TOPICS__RUNS")
 
 
 def test_a_configuration_cannot_be_changed_after_it_was_checked() -> None:

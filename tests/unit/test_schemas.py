@@ -16,10 +16,11 @@ from maxboard.config import Kafka, Topics
 from maxboard.errors import DeadLetter
 from maxboard.log.topics import needs
 from maxboard.model import REASONS
+from maxboard.moderation.events import decode_event, encode_event
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
 EXAMPLES = FOLDER / "examples"
-RUN, CHANGE = "run.v1", "rank-change.v1"
+RUN, CHANGE, EVENT = "run.v1", "rank-change.v1", "moderation.v1"
 # What JSON Schema, or its checker here, cannot say; all else that is JSON must fail the schema too.
 WIRE_ALONE = {
     "id-ends-in-line-feed",  # ECMA's "$" refuses it, Python's takes a line feed after it
@@ -38,6 +39,16 @@ WIRE_ALONE = {
     "unknown-field-lone-surrogate",
     "unknown-field-too-deep",
 }
+# … of moderation.v1: what fields say together, and what JSON Schema cannot say.
+EVENT_ALONE = {
+    "also-of-another-player",
+    "run-of-another-id",
+    "run-of-another-player",
+    "at-february-30",
+    "id-ends-in-line-feed",
+    "lone-surrogate",
+    "run-score-of-1001-decimals",
+}
 
 
 def examples(name: str, quality: str) -> list[Any]:
@@ -50,7 +61,7 @@ def validator(name: str) -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-RUNS, CHANGES = validator(RUN), validator(CHANGE)
+RUNS, CHANGES, EVENTS = validator(RUN), validator(CHANGE), validator(EVENT)
 
 
 def documents(path: Path) -> list[Any]:
@@ -71,7 +82,7 @@ def test_the_schema_files_are_what_the_code_generates(tmp_path: Path) -> None:
 
 def test_every_schema_has_an_id_a_title_a_description_and_its_version() -> None:
     """A schema that is passed around alone still says what it is."""
-    for name in (RUN, CHANGE):
+    for name in (RUN, CHANGE, EVENT):
         schema = json.loads((FOLDER / f"{name}.json").read_text())
         assert (schema["$id"], schema["title"], schema["version"]) == (f"urn:maxboard:schema:{name}", name, 1)
         assert schema["description"]
@@ -134,6 +145,32 @@ def test_a_rank_change_of_wrong_types_is_not_decoded(name: str) -> None:
         changes.decode_change((EXAMPLES / CHANGE / "bad" / f"{name}.json").read_bytes())
 
 
+# --------------------------------------------------------------------------------------- moderation
+@pytest.mark.parametrize("path", examples(EVENT, "good"))
+def test_a_good_moderation_event_passes_the_schema_and_survives_a_round_trip(path: Path) -> None:
+    """What the schema's reader may send, every process takes; and what is written again says the same."""
+    EVENTS.validate(json.loads(path.read_bytes()))
+    event = decode_event(path.read_bytes())
+    again = encode_event(event)
+    EVENTS.validate(json.loads(again))
+    assert decode_event(again) == event
+
+
+@pytest.mark.parametrize("path", examples(EVENT, "bad"))
+def test_a_bad_moderation_event_is_refused_by_the_decoder_and_where_it_can_by_the_schema(path: Path) -> None:
+    """The file's name says why it is bad; one bad event must not stop an applier."""
+    with pytest.raises(DeadLetter) as refusal:
+        decode_event(path.read_bytes())
+    assert refusal.value.reason == "invalid"
+    for document in documents(path):
+        assert EVENTS.is_valid(document) == (path.stem in EVENT_ALONE)
+
+
+def test_what_only_the_event_decoder_refuses_is_listed_once_and_exists() -> None:
+    """The list does not outlive its files."""
+    assert {path.stem for path in (EXAMPLES / EVENT / "bad").iterdir()} >= EVENT_ALONE
+
+
 # ----------------------------------------------------------------------------------------- AsyncAPI
 ASYNCAPI = yaml.safe_load((FOLDER / "asyncapi.yaml").read_text())
 
@@ -147,7 +184,7 @@ def references(node: Any) -> list[str]:
 def test_every_reference_of_the_topic_document_leads_somewhere() -> None:
     """Schemas that it names exist, and so do its own parts."""
     found = references(ASYNCAPI)
-    assert {"./run.v1.json", "./rank-change.v1.json"} <= set(found)
+    assert {"./run.v1.json", "./rank-change.v1.json", "./moderation.v1.json"} <= set(found)
     for reference in found:
         if reference.startswith("#/"):
             node = ASYNCAPI
@@ -187,8 +224,11 @@ def test_the_topic_document_lists_headers_and_reasons_of_dead_letters() -> None:
     assert headers["properties"]["reason"]["enum"] == list(REASONS)
 
 
-def test_the_example_run_of_the_topic_document_is_a_run() -> None:
-    """Examples are copied; this one can be."""
+def test_the_examples_of_the_topic_document_are_a_run_and_an_event() -> None:
+    """Examples are copied; these can be."""
     (example,) = ASYNCAPI["components"]["messages"]["run"]["examples"]
     RUNS.validate(example["payload"])
     assert wire.decode(json.dumps(example["payload"]).encode()).player_id == "48213377"
+    (example,) = ASYNCAPI["components"]["messages"]["moderation"]["examples"]
+    EVENTS.validate(example["payload"])
+    assert decode_event(json.dumps(example["payload"]).encode()).kind == "shadow"

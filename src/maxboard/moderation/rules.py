@@ -6,6 +6,7 @@ a batch in, an answer a run out. One that fails holds the runs that it was asked
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,10 +60,15 @@ class Rule:
         """Whether the rule is for a board."""
         return not self.boards or board in self.boards
 
-    def text(self) -> str:
-        """Everything that changes what the rule decides of a board's runs, for its digest: the same for 5 and 5.00."""
-        above, below = (None if x is None else f"{x.normalize():f}" for x in (self.score_above, self.score_below))
-        return repr((self.action, above, below, sorted(self.match.items()), self.since, self.until, self.callable))
+    def mark(self) -> str:
+        """Everything that changes what the rule decides of a board's runs, for its digest: the same for 5 and 5.00.
+
+        ``since-until-hash``; the times are there to be read, as a rule that begins later changes nothing before.
+        """
+        above, below = _text(self.score_above), _text(self.score_below)
+        text = repr((self.action, above, below, sorted(self.match.items()), self.callable))
+        until = "" if self.until is None else str(self.until)
+        return f"{self.since or 0}-{until}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 class Rules:
@@ -117,6 +123,14 @@ class Rules:
             if answers and (verdict := answers.get(rule.name)) is not None:
                 return verdict
         return ACCEPTED
+
+
+def _text(limit: Decimal | None) -> str | None:
+    """The digits of a number, without zeros that say nothing. Not ``normalize``: that rounds to 28 digits."""
+    if limit is None or not limit:
+        return None if limit is None else "0"
+    digits = f"{limit:f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
 def _judged(rule: Rule, answer: Answer) -> Judged | None:

@@ -1,0 +1,1 @@
+"""Projections of the moderation log for people who ask questions in SQL."""

@@ -1,0 +1,118 @@
+"""``maxboard checkpoint`` and ``checkpoints``: save boards as Parquet, list what was saved."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maxboard.cli import render
+from maxboard.cli.rebuild import jobs_option, trimmed_option, work_option
+from maxboard.cli.render import Column, Row
+from maxboard.config import load
+
+if TYPE_CHECKING:
+    from maxboard.rebuild.checkpoint import Checkpoint
+
+COLUMNS = (
+    Column("board"), Column("created"), Column("members", right=True), Column("held", right=True),
+    Column("size", right=True), Column("where"),
+)  # fmt: skip
+
+
+@click.command()
+@click.argument("board")
+@click.option(
+    "--to", "url", required=True, metavar="URL", help="A folder, or any fsspec URL such as s3://bucket/boards."
+)
+@click.option("--from-checkpoint", default="newest", metavar="URL", help="newest: the newest in --to; none: the log.")
+@click.option("--keep", type=click.IntRange(1), default=None, metavar="N", help="Remove all but the newest N of BOARD.")
+@click.option("--json", "as_json", is_flag=True, help="JSON: one object.")
+@work_option
+@jobs_option
+@trimmed_option
+@click.pass_obj
+def checkpoint(config: Path, /, board: str, url: str, keep: int | None, as_json: bool, **given: Any) -> None:
+    """Save BOARD as of the log's end: Parquet files and a manifest, in a new folder.
+
+    Needs Kafka, not the primary. It is visible once it is complete.
+    """
+    from maxboard.rebuild.checkpoint import prune
+    from maxboard.rebuild.progress import Bars
+    from maxboard.rebuild.save import Options, save
+
+    settings, now = load(config), time.time_ns() // 1_000_000
+    ref = settings.build().parse(board, now)
+    base = given["from_checkpoint"]
+    options = Options(
+        given["work"] or Path(tempfile.gettempdir()),
+        None if base == "none" else base,
+        given["jobs"],
+        given["accept_trimmed_log"],
+    )
+    made = save(settings, ref, url, options, Bars(quiet=as_json), now)
+    gone = prune(made.store, ref.reference, keep) if keep else []
+    if as_json:
+        render.print_json(_json(made) | {"removed": gone})
+        return
+    click.echo(f"{made.where}: {made.manifest.members:,} members, {made.manifest.held:,} held runs")
+    for folder in gone:
+        click.echo(f"removed {folder}")
+
+
+@click.command()
+@click.option("--in", "url", required=True, metavar="URL", help="Where checkpoints were saved (--to).")
+@click.option("--board", default=None, help="Only those of this board.")
+@click.option("--keep", type=click.IntRange(1), default=None, metavar="N", help="Remove all but the newest N a board.")
+@click.option(
+    "--verify", "check", is_flag=True, help="Read every file and compare its checksum. Exit 1: one is damaged."
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON: one object a line.")
+@click.pass_obj
+def checkpoints(_: Path, /, url: str, board: str | None, keep: int | None, check: bool, as_json: bool) -> None:
+    """List checkpoints, oldest first for each board; with --keep remove old ones."""
+    from maxboard.errors import Refused
+    from maxboard.rebuild.checkpoint import listed, prune
+    from maxboard.rebuild.store import Store
+
+    store = Store(url)
+    found = listed(store, board)
+    if keep:
+        for name in sorted({one.manifest.board for one in found}):
+            prune(store, name, keep)
+        found = listed(store, board)
+    if as_json:
+        render.print_json_lines([_json(one) for one in found])
+    else:
+        render.print_table(url, COLUMNS, [_row(one) for one in found], empty="no checkpoint")
+    damaged = 0
+    for one in found if check else ():
+        try:
+            one.verify()
+        except Refused as error:
+            damaged += 1
+            click.echo(f"maxboard: {error}", err=True)
+    sys.exit(1 if damaged else 0)
+
+
+def _json(one: Checkpoint) -> dict[str, Any]:
+    manifest = one.manifest
+    size = sum(file.size for file in manifest.files)
+    values = asdict(manifest)
+    names = ("board", "created", "members", "held", "epoch", "definition", "positions", "moderation", "checksum")
+    return {"where": one.where, **{name: values[name] for name in names}, "bytes": size, "files": len(manifest.files)}
+
+
+def _row(one: Checkpoint) -> Row:
+    from maxboard.board.checks import size
+
+    manifest = one.manifest
+    total = size(sum(file.size for file in manifest.files))
+    created = manifest.created.replace("T", " ").removesuffix("Z")
+    cells = (manifest.board, created, f"{manifest.members:,}", f"{manifest.held:,}", total, one.where)
+    return Row(cells)
