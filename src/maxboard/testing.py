@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -143,7 +143,7 @@ class MemoryLog:
         ends = self._topics.ends()
         return Ends(self._topics.clock.now(), {field: ends[field] for field in self._next})
 
-    def hold(self, held: bool) -> None:
+    def hold(self, fields: Collection[str]) -> None:
         pass
 
     def commit(self, offsets: dict[str, int], wait: bool) -> bool:

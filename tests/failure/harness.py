@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import redis
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -49,6 +49,8 @@ def eventually(true: Callable[[], bool], what: str, seconds: float = WAIT_S) -> 
 class Game:
     """One configuration of its own (prefix, topics, group) on a shared stack."""
 
+    definitions: ClassVar[dict[str, dict[str, Any]]] = BOARDS
+
     def __init__(self, stack: Stack, folder: Path, partitions: int = 4, **client: int) -> None:
         self.stack = stack
         self.name = f"f{uuid.uuid4().hex[:8]}"
@@ -61,14 +63,18 @@ class Game:
             f'{topic} = "{self.name}-{topic}"' for topic in ("runs", "moderation", "rank-changes", "dead-letters")
         ]
         for primary, values in document["primaries"].items():
-            lines += [f"[primaries.{primary}]", f'url = "{values["url"]}"']
-        for board, values in BOARDS.items():
+            lines += [f"[primaries.{primary}]", f'url = "{self.address(primary, values["url"])}"']
+        for board, values in self.definitions.items():
             lines += [f"[boards.{board}]"] + [f"{key} = {json.dumps(value)}" for key, value in values.items()]
         self.path.write_text("\n".join(lines) + "\n")
         self.settings: Settings = load(self.path)
         self.must("init")
         self._sent = 0
         self.random = random.Random(7)
+
+    def address(self, primary: str, usual: str) -> str:
+        """Where workers find a primary."""
+        return usual
 
     # ------------------------------------------------------------ commands
     def command(self, *words: str) -> list[str]:
@@ -182,7 +188,7 @@ class Game:
 
     def oracle(self) -> dict[str, dict[str, tuple[int, int]]]:
         """The boards that the log gives."""
-        return Oracle(BOARDS).fold(self.records(self.settings.kafka.topics.runs))
+        return Oracle(self.definitions).fold(self.records(self.settings.kafka.topics.runs))
 
     def boards(self) -> dict[str, dict[str, tuple[int, int]]]:
         """The boards that the primaries hold, read without the product's reader."""

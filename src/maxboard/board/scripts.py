@@ -17,8 +17,9 @@ from maxboard.boards import BoardRef, set_digest
 from maxboard.keys import Keys
 
 SCRIPTS = (
-    "apply_runs", "moderate", "put_due", "define_boards", "read_board", "read_page",
+    "apply_runs", "moderate", "put_due", "define_boards", "accept_log", "read_board", "read_page",
     "read_primary", "begin_build", "load_build", "switch_build", "repair_board",
+    "read_view", "read_ranks", "read_before",
 )  # fmt: skip
 APPLIED, REFUSED, OTHER_DEFINITIONS, OTHER_TOPIC = 0, 1, 2, 3  # status codes of the scripts that write
 NOT_DUE, CLEARED = 4, 5  # more of put_due
@@ -333,6 +334,38 @@ def define_boards(keys: Keys, mode: str, definitions: dict[str, str], max_future
 def parse_define(reply: list[Any]) -> tuple[bool, str, list[str]]:
     """Whether the definitions are in force, the digest known before, and boards with windows that need a rebuild."""
     return reply[0] == APPLIED, text(reply[1]), [text(name) for name in reply[2:]]
+
+
+class Accepted(NamedTuple):
+    """The reply of ``accept_log``. ``known``: the digest or topic id there; ``boards`` count as whole now."""
+
+    done: bool
+    known: str
+    status: int
+    changed: bool
+    boards: list[str]
+
+
+def accept_log(
+    keys: Keys,
+    mode: str,
+    definitions: str,
+    whole_from: int,
+    topic: str,
+    moderation: str,
+    reach: Sequence[tuple[int, int]],
+) -> Command:
+    """Take another log, or the rest of one. ``reach``: first offset and end of each partition, from 0 on."""
+    args: list[Argument] = [mode, definitions, whole_from, topic, moderation]
+    for low, end in reach:
+        args += (low, end)
+    return Command("accept_log", (keys.log, keys.boards), args)
+
+
+def parse_accept(reply: list[Any]) -> Accepted:
+    """The reply of ``accept_log``."""
+    status, known, changed, *boards = reply
+    return Accepted(status == APPLIED, text(known), status, changed == 1, sorted(map(text, boards)))
 
 
 @dataclass(frozen=True, slots=True)

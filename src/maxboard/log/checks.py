@@ -158,6 +158,6 @@ def log_identity(subject: str, known: str, topic: TopicFacts | None) -> list[Fin
             subject,
             f"has positions in another topic {topic.name} ({known}) than there is now ({topic.topic_id})",
             "appliers stop: offsets of one log mean nothing in another",
-            "bring the old topic back, or rebuild its boards from the new one",
+            "bring the old topic back, or go on with the new one: maxboard apply --accept-new-topic",
         )
     ]

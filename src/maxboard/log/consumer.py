@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
@@ -60,8 +60,10 @@ class GroupLog:
         self._consumer = Consumer(common | {"error_cb": self._on_error, "on_commit": self._on_commit}, logger=LOGGER)
         self._offsets = Offsets(kafka)
         self._fields: dict[tuple[str, int], str] = {}
-        self._held = False
+        self._held = set[str]()
+        self._closing = False
         self._info = self._describe()
+        self._grown = self._info.partitions
 
     # ------------------------------------------------------------------ topics
     def _describe(self) -> TopicInfo:
@@ -129,11 +131,14 @@ class GroupLog:
         except KafkaException as error:  # being revoked right now: the next owner starts where it must
             logging.getLogger(__name__).debug("seek %s to %d: %s", field, offset, error)
 
-    def hold(self, held: bool) -> None:
-        if held != self._held:
-            self._held = held
-            partitions = self._consumer.assignment()
-            (self._consumer.pause if held else self._consumer.resume)(partitions)
+    def hold(self, fields: Collection[str]) -> None:
+        wanted = set(fields)
+        if wanted == self._held:
+            return
+        assigned = [(self._fields[p.topic, p.partition], p) for p in self._consumer.assignment()]
+        self._consumer.pause([p for name, p in assigned if name in wanted - self._held])
+        self._consumer.resume([p for name, p in assigned if name in self._held - wanted])
+        self._held = wanted
 
     def commit(self, offsets: dict[str, int], wait: bool) -> bool:
         positions = [TopicPartition(*self._partition(field), offset) for field, offset in offsets.items()]
@@ -162,6 +167,7 @@ class GroupLog:
 
     def close(self) -> None:
         """Leave the group."""
+        self._closing = True
         self._consumer.close()
 
     # ------------------------------------------------------------------ ends and beginnings
@@ -171,7 +177,7 @@ class GroupLog:
 
     def ask_ends(self) -> bool:
         assigned = [(p.topic, p.partition) for p in self._consumer.assignment()]
-        return self._offsets.ask_ends(assigned, _now())
+        return self._offsets.ask_ends(assigned, self._kafka.topics.runs, _now())
 
     def answered_ends(self) -> Ends | None:
         answer = self._offsets.answered_ends(_now())
@@ -179,10 +185,21 @@ class GroupLog:
             self.trouble = self._offsets.trouble or self.trouble
             return None
         self.trouble = self._offsets.trouble
-        return self._named(*answer)
+        at, ends, partitions = answer
+        if partitions > self._grown:
+            self._grown = partitions
+            self._look_again()
+        return self._named(at, ends, partitions)
 
-    def _named(self, at: int, ends: dict[tuple[str, int], int]) -> Ends:
-        return Ends(at, {self._fields[place]: end for place, end in ends.items()})
+    def _look_again(self) -> None:
+        """The topic grew: fetch the group's own view of it now, not at its next refresh, so that it shares anew."""
+        try:
+            self._consumer.list_topics(self._kafka.topics.runs, timeout=ASK_S)
+        except KafkaException as error:  # then at the next refresh
+            LOGGER.info("metadata of %s: %s", self._kafka.topics.runs, error)
+
+    def _named(self, at: int, ends: dict[tuple[str, int], int], partitions: int = 0) -> Ends:
+        return Ends(at, {self._fields[place]: end for place, end in ends.items()}, partitions)
 
     def earliest(self, field: str, time: int | None) -> tuple[int, int, int]:
         return self._offsets.patiently(lambda: self._earliest(self._partition(field), time))
@@ -197,6 +214,8 @@ class GroupLog:
 
     # ------------------------------------------------------------------ rebalance
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._closing:  # given while leaving: a client that closes no longer hears what the group has committed
+            return
         # An exception would surface from poll as an unrelated error (confluent-kafka-python#729): keep it for poll.
         try:
             placements = self._offsets.patiently(lambda: self._placements(consumer, partitions))
@@ -204,8 +223,7 @@ class GroupLog:
             consumer.incremental_assign(
                 [TopicPartition(p.topic, p.partition, starts[self._fields[p.topic, p.partition]]) for p in partitions]
             )
-            if self._held:
-                self._held = False  # fetches again until the next look
+            self._held -= set(starts)  # these are fetched until the next look
         except MaxboardError as error:
             self._error = error
         except KafkaException as error:

@@ -28,7 +28,7 @@ class Offsets:
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
         self._admin = self._client()
-        self._asked: tuple[int, dict[TopicPartition, Future[Any]]] | None = None
+        self._asked: tuple[int, dict[TopicPartition, Future[Any]], Future[Any]] | None = None
         self.trouble: str | None = None  # of the last question that was not waited for
 
     def _client(self) -> AdminClient:
@@ -73,23 +73,25 @@ class Offsets:
         (result,) = self._results([place], OffsetSpec.for_timestamp(at)).values()
         return (None, 0) if result.offset < 0 else (result.offset, max(result.timestamp, 0))
 
-    def ask_ends(self, places: Sequence[Place], at: int) -> bool:
-        """Ask for ends without waiting; False while an earlier question is not answered."""
+    def ask_ends(self, places: Sequence[Place], topic: str, at: int) -> bool:
+        """Ask for ends, and how many partitions a topic has, without waiting; False while a question is open."""
         if self._asked is not None or not places:
             return False
-        self._asked = (at, self._list(places, OffsetSpec.latest()))
+        described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=ASK_S)
+        self._asked = (at, self._list(places, OffsetSpec.latest()), described[topic])
         return True
 
-    def answered_ends(self, now: int) -> tuple[int, dict[Place, int]] | None:
-        """When ``ask_ends`` asked, and the answer, once it is there. A partition without leader is left out."""
+    def answered_ends(self, now: int) -> tuple[int, dict[Place, int], int] | None:
+        """When ``ask_ends`` asked, ends and partitions, once they are there. One without leader is left out."""
         if self._asked is None:
             return None
-        if not all(future.done() for future in self._asked[1].values()):
+        if not self._asked[2].done() or not all(future.done() for future in self._asked[1].values()):
             if now - self._asked[0] > SILENCE_MS:
                 self.trouble = f"Kafka at {self._kafka.bootstrap} does not answer"
             return None
-        (at, futures), self._asked = self._asked, None
+        (at, futures, described), self._asked = self._asked, None
         try:
+            partitions = len(described.result().partitions)
             ends = {(p.topic, p.partition): future.result().offset for p, future in futures.items()}
         except KafkaException as error:
             self.trouble = f"Kafka: {error.args[0].str()}"
@@ -99,7 +101,7 @@ class Offsets:
         self.trouble = None if len(known) == len(ends) else "Kafka: a partition has no leader"
         if self.trouble:
             self._admin = self._client()
-        return at, known
+        return at, known, partitions
 
     def _list(self, places: Sequence[Place], spec: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
         request = {TopicPartition(*place): spec for place in places}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from maxboard.board import scripts
@@ -48,6 +48,7 @@ FATES = {scripts.TAKEN: "applied", scripts.NEEDS_REBUILD: "waiting", scripts.EXP
 COMMIT_S = 0.5  # what a restart reads again and finds applied
 LEARN_S = 0.002  # how long records are waited for while the moderation log has to be read on
 HOLD_S = 1.0  # reading waits for a primary so long before fetching stops too
+_ANEW = "the topic was cut or created anew; bring it back, or start again with --accept-new-topic"
 
 
 @dataclass
@@ -350,11 +351,13 @@ class Applier:
                 self._idle(lane)
 
     def _saw_ends(self, ends: Ends) -> None:
+        if ends.partitions > self._calls.info.partitions:  # boards must not look complete without the new ones
+            self._calls.info = replace(self._calls.info, partitions=ends.partitions)
         for name, end in ends.ends.items():
             if (lane := self.lanes.get(name)) is not None:
                 done = min(self._asked_at.get(name, 0), lane.done)  # the answer is as old as the question
                 if end < done:
-                    raise Stop(f"{name} ends at {end}, but {done} was applied: the topic was cut or created anew")
+                    raise Stop(f"{name} ends at {end}, but {done} was applied: {_ANEW}")
                 lane.end = max(lane.end, end)
                 if lane.next >= end:
                     lane.caught_up = ends.at
@@ -426,7 +429,7 @@ class Applier:
                     f"primaries that lack those {place.low - place.committed} records will say so"
                 )
             if start > place.end:
-                raise Stop(f"{place.field} ends at {place.end}, but {start} is committed: the topic was created anew")
+                raise Stop(f"{place.field} ends at {place.end}, but {start} is committed: {_ANEW}")
             lane = Lane(place.field, start, place.committed, place.low, place.end)
             if start >= place.end:
                 lane.caught_up = place.at

@@ -71,3 +71,9 @@ class Calls:
         """Board definitions of a primary that knows none, or their limit to what the log holds since ``reach``."""
         command = scripts.define_boards(self._keys, mode, self._definitions[name], self._max_future, reach)
         return Call(command, scripts.parse_define)
+
+    def short(self, name: str, reach: int) -> Call:
+        """Limit a primary's boards to what the log holds since ``reach``: those that need more are marked."""
+        from_ = reach + self._max_future
+        command = scripts.accept_log(self._keys, "short", self._digests[name], from_, "", "", ())
+        return Call(command, scripts.parse_accept)

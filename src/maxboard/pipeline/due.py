@@ -55,13 +55,18 @@ class DuePlayers:
         clock: Clock,
         put: Callable[[list[Letter], Callable[[], None]], None],
     ) -> None:
-        self.trouble: str | None = None
+        self._troubles: dict[str, str] = {}  # by primary
         self._boards, self._keys, self._digests = boards, keys, digests
         self._router, self._judge, self._finder, self._clock, self._put = router, judge, finder, clock, put
         self._wanted: dict[tuple[str, str], Job] = {}
         self._looking: list[Job] = []
         self._jobs: dict[tuple[str, str], Job] = {}
         self._not_before: dict[tuple[str, str], float] = {}
+
+    @property
+    def trouble(self) -> str | None:
+        """Why players stay due, for people."""
+        return next(iter(self._troubles.values()), None)
 
     def __len__(self) -> int:
         return len(self._wanted) + len(self._looking) + len(self._jobs)
@@ -70,9 +75,9 @@ class DuePlayers:
         """A primary says who is due there."""
         now = self._clock.monotonic()
         busy = {(job.primary, job.player) for job in self._looking}
-        if not players and not self:
-            self.trouble = None
-            self._not_before.clear()
+        if not players and not any(name == primary for name, _ in (*self._wanted, *busy, *self._jobs)):
+            self._troubles.pop(primary, None)
+            self._not_before = {place: at for place, at in self._not_before.items() if place[0] != primary}
         for player in players:
             place = (primary, player)
             if place not in self._jobs and place not in busy and self._not_before.get(place, 0.0) <= now:
@@ -84,7 +89,7 @@ class DuePlayers:
         self._looking.clear()
         self._jobs.clear()
         self._finder.stop()
-        self.trouble = None
+        self._troubles.clear()
 
     def step(self, queues: Mapping[str, PrimaryQueue], judged: Mapping[str, int]) -> None:
         """Look for those who wait; fold those who were found; send what may be sent."""
@@ -94,7 +99,7 @@ class DuePlayers:
                 place = (job.primary, job.player)
                 self._not_before[place] = self._clock.monotonic() + AGAIN_S
                 if found.error:
-                    self.trouble = f"due players wait: {found.error}"
+                    self._troubles[job.primary] = f"due players wait: {found.error}"
                 elif self._reaches(job, found.begins):
                     self._fold(job, found.records.get(job.player, []), found.folded, judged[job.primary])
                     self._jobs[place] = job
@@ -114,7 +119,7 @@ class DuePlayers:
         """Whether the log still holds all that the primary's boards need; else the player stays due, and loud."""
         needed = earliest_needed(self._boards.by_primary.get(job.primary, []), self._clock.now())
         if begins and (needed is None or needed < begins):
-            self.trouble = (
+            self._troubles[job.primary] = (
                 f"player {job.player} stays due on primary {job.primary!r}: the log no longer reaches back to what its "
                 f"boards need; rebuild them from a checkpoint"
             )

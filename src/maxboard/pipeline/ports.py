@@ -37,10 +37,14 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Log ends (offset after the last committed record) as asked for at ``at`` (epoch ms)."""
+    """Log ends (offset after the last committed record) as asked for at ``at`` (epoch ms).
+
+    ``partitions`` of runs by then, also those that this group does not know yet; 0: not asked.
+    """
 
     at: int
     ends: dict[str, int]
+    partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,7 @@ class Recovery:
     def refused(self, name: str, queue: PrimaryQueue, call: Call, reply: Reply) -> None:
         """Status 1, 2 or 3 of a script. Raises ``Stop`` when going on would be wrong."""
         if reply.status == scripts.OTHER_TOPIC:
-            raise Stop(
-                f"primary {name!r} holds boards of another topic with this name (id {reply.detail}): the topic was "
-                f"created anew; use a new prefix and group, or bring the old topic back"
-            )
+            raise Stop(_other_topic(name, reply))
         if reply.status == scripts.OTHER_DEFINITIONS:
             self._other_definitions(name, queue, call, reply.detail)
             return
@@ -102,10 +99,11 @@ class Recovery:
         """The log no longer holds what the primary lacks: say so, and mark what is not whole any more."""
         self._notice(
             f"primary {name!r} needs {lane.field} from {position or 0} on, but the log begins at {low}: "
-            f"{low - (position or 0)} records are gone; boards that need them are marked needs-rebuild"
+            f"{low - (position or 0)} records are gone; boards that need them are marked needs-rebuild. "
+            f"To take what the log has for the whole of it: maxboard apply --accept-trimmed-log"
         )
         reach = low_time or self._clock.now()  # 0: the log is empty
-        queue.offer(self._calls.define(name, "reach", reach))
+        queue.offer(self._calls.short(name, reach))
         lane.first[name] = (low, reach + self._max_future)
 
     # ------------------------------------------------------------------ definitions
@@ -134,3 +132,10 @@ class Recovery:
             f"primary {name!r} knows other board definitions than this configuration: "
             f"run `maxboard init` to put this one in force, then start the appliers again"
         )
+
+
+def _other_topic(name: str, reply: Reply) -> str:
+    held = f"primary {name!r} holds boards of another topic with this name (id {reply.detail}): it was created anew"
+    if isinstance(reply, ApplyReply):
+        return f"{held}; bring the old one back, or go on with this one: maxboard apply --accept-new-topic"
+    return f"{held}; bring the old one back, or use a new prefix and group"

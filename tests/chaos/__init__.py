@@ -1,0 +1,1 @@
+"""Seeded random faults on real servers: ``python -m tests.chaos``."""
