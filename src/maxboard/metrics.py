@@ -40,10 +40,11 @@ FIELDS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
         "counter",
         (
             "Dead letters given to Kafka, once a record, by reason: malformed, invalid, future, score-range, "
-            "bad-group, before-origin. One that is read again counts again."
+            "bad-group, before-origin, rejected. One that is read again counts again."
         ),
         ("reason",),
     ),
+    "maxboard_events": ("counter", "Moderation events read by the worker that owns their partition.", ()),
     "maxboard_changed": ("counter", "New bests, once a board.", ()),
     "maxboard_emitted": ("counter", "Rank changes and dead letters given to Kafka.", ()),
     "maxboard_calls": ("counter", "Script calls answered by primaries.", ()),
@@ -81,6 +82,11 @@ FIELDS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
         "gauge",
         "Boards of a primary that runs were for since the start and that need a rebuild.",
         ("primary",),
+    ),
+    "maxboard_due": (
+        "gauge",
+        "Players whose best a verdict took and who are being found again from the log, at the worker that does it.",
+        (),
     ),
     "maxboard_log_up": ("gauge", "1 while Kafka answers the consumer.", ()),
     "maxboard_outbox_up": ("gauge", "1 while Kafka takes rank changes and dead letters.", ()),

@@ -190,16 +190,18 @@ class Game:
         """The boards that the log gives."""
         return Oracle(self.definitions).fold(self.records(self.settings.kafka.topics.runs))
 
-    def boards(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """The boards that the primaries hold, read without the product's reader."""
+    def boards(self, side: str = "") -> dict[str, dict[str, tuple[int, int]]]:
+        """The boards that the primaries hold, or a side key of each, read without the product's reader."""
         found: dict[str, dict[str, tuple[int, int]]] = {}
         boards = self.settings.build()
         now = time.time_ns() // 1_000_000
         for name, primary in self.settings.primaries.items():
             with redis.Redis.from_url(primary.url, protocol=2, decode_responses=True) as client:
                 for key in client.scan_iter(f"{self.name}:*"):
-                    reference = str(key).removeprefix(f"{self.name}:")
-                    if client.type(key) != "zset":
+                    reference = str(key).removeprefix(f"{self.name}:").removesuffix(side)
+                    if client.type(key) != "zset" or not str(key).endswith(side):
+                        continue
+                    if not side and str(key).endswith((":shadow", ":pending")):
                         continue
                     ref = boards.parse(reference, now)
                     assert ref.board.primary == name

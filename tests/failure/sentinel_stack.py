@@ -54,7 +54,7 @@ def watched(sentinel_stack: Stack, tmp_path: Path) -> Iterator[Game]:
 class SentinelGame(Game):
     """A game whose primaries are found through sentinels."""
 
-    def boards(self) -> dict[str, dict[str, tuple[int, int]]]:
+    def boards(self, side: str = "") -> dict[str, dict[str, tuple[int, int]]]:
         found: dict[str, dict[str, tuple[int, int]]] = {}
         boards, now = self.settings.build(), time.time_ns() // 1_000_000
         for primary in self.settings.primaries.values():
@@ -62,7 +62,9 @@ class SentinelGame(Game):
                 for raw in client.scan_iter(f"{self.name}:*"):
                     if client.type(raw) != b"zset":
                         continue
-                    reference = raw.decode().removeprefix(f"{self.name}:")
+                    reference = raw.decode().removeprefix(f"{self.name}:").removesuffix(side)
+                    if not raw.decode().endswith(side):
+                        continue
                     ref = boards.parse(reference, now)
                     members = client.zrange(raw, 0, -1, withscores=True)
                     found[reference] = {

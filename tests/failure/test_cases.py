@@ -207,3 +207,39 @@ def test_a_players_runs_on_many_partitions_make_one_best(game: Game) -> None:
     assert "" not in game.boards()["alltime"]
     (letter,) = [json.loads(line) for line in game.must("dead-letters", "--json").splitlines()]
     assert letter["reason"] == "invalid"
+
+
+def shown(game: Game, hidden: set[str]) -> None:
+    """At rest the public boards are the oracle's without the hidden players, whose bests are in the shadow."""
+    game.must("apply", "--until-caught-up")
+    want, have = game.oracle(), game.boards(":shadow")
+    for reference, players in want.items():
+        assert game.boards()[reference] == {p: best for p, best in players.items() if p not in hidden}
+        assert have[reference] == {p: best for p, best in players.items() if p in hidden}
+
+
+def test_a_banned_players_runs_on_many_partitions_stay_off_and_come_back(game: Game) -> None:
+    """librdkafka#4510: a run and a ban have no common order, on whatever partition either is."""
+    places = [f"elsewhere-{n}".encode() for n in range(40)]
+    game.produce_raw([(game.random.choice(places), value) for _, value in game.runs(500, players=10)])
+    game.must("ban", "p3", "p7", "--reason", "x", "--actor", "ops", "--no-wait")
+    game.produce_raw([(game.random.choice(places), value) for _, value in game.runs(500, players=10)])
+    shown(game, {"p3", "p7"})
+    game.must("unban", "p3", "--actor", "ops", "--no-wait")
+    game.must("apply", "--until-caught-up")
+    assert all("p3" in players and "p7" not in players for players in game.boards().values())
+
+
+def test_a_ban_between_two_numbers_of_partitions_is_in_force_on_both(stack: Stack, tmp_path: Path) -> None:
+    """aio-libs/aiokafka#1169: keys go to other partitions once the topic has grown; bans go by player."""
+    stack.up()
+    game = Game(stack, tmp_path, partitions=3)
+    game.produce(500, players=10)
+    with game.applier(), game.load(500):
+        game.must("ban", "p1", "--reason", "x", "--actor", "ops", "--wait", "30")
+        text = game.path.read_text().replace("partitions = 3", "partitions = 6")
+        game.path.write_text(text)
+        game.must("init", "--grow")
+        time.sleep(2)
+    shown(game, {"p1"})
+    assert len(game.committed()) == 6

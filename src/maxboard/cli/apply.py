@@ -103,6 +103,7 @@ class Progress:
         click.echo(
             f"applied {count(t['records'], 'run')} in {spent:.1f} s: {count(t['changed'], 'new best')}, "
             f"{count(t['dead_letters'], 'dead letter')}"
+            + (f"; {count(t['events'], 'moderation event')}" if t["events"] else "")
         )
 
 
@@ -131,6 +132,7 @@ def totals_of(worker: Worker) -> Counter[str]:
     tally = worker.applier.tally
     return Counter(
         records=tally.records,
+        events=tally.events,
         changed=tally.changed,
         emitted=tally.emitted,
         dead_letters=tally.fates["dead-letter"],
