@@ -32,7 +32,8 @@ else
   local whole_from = tonumber(string.match(definition, ' (%d+)$') or '0')
   status = tonumber(ARGV[3]) >= whole_from and kind == 'none' and 'empty' or 'needs-rebuild'
 end
-redis.call('UNLINK', board_key .. ':build', board_key .. ':build:shadow', board_key .. ':build:pending')
+redis.call('UNLINK', board_key .. ':build', board_key .. ':build:shadow', board_key .. ':build:pending',
+  board_key .. ':build:load')
 redis.call('HSET', boards_key, reference, table.concat({epoch, ARGV[3], ARGV[4], status, ARGV[2], '0'}, ' '))
 local moderation = string.match(redis.call('HGET', log_key, 'moderation') or '', '^(%d+) ')
 return {0, tonumber(moderation or '-1'), status}

@@ -1,5 +1,9 @@
 -- Load one numbered chunk of a fold into a build. Chunks come in order, and each is taken once.
 --
+-- Values that pass through a script cost the server twice as much as those of a plain command. So the job sends a chunk
+-- as one transaction: open, a ZADD GT of its members to <board>:build:load, close. `open` puts the build under that key
+-- if the chunk may be loaded; `close` puts it back, or takes away what the ZADD made when it may not.
+--
 -- KEYS
 --   1  log     as in apply_runs
 --   2  boards  as in apply_runs
@@ -8,10 +12,11 @@
 --   1  build    id of the build
 --   2  chunk    number of the chunk, from 0
 --   3  judged   moderation position at which the fold was judged, and its players were told hidden or not
---   4  public   how many pairs follow for the build
---   5  shadow   how many after them for its shadow
---   6  pending  how many after them for its pending runs
---   7… composite and member of each pair, best first
+--   4  step     "open" or "close" of a transaction as above, or "whole": all members of the chunk follow here
+--   5  public   how many pairs follow for the build
+--   6  shadow   how many after them for its shadow
+--   7  pending  how many after them for its pending runs
+--   8… composite and member of each pair, best first
 -- Reply: {status, moderation, loaded}
 --   status 0 it is there (now, or was before), 1 the stored moderation position is not `judged`, 3 gap: chunks before
 --   it are missing, 4 gone: the registry names another build, or none; moderation as in apply_runs
@@ -24,16 +29,28 @@ local entry = redis.call('HGET', KEYS[2], reference) or ''
 local epoch, start, expires, status, build, loaded = string.match(entry, '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+)$')
 local stored = string.match(redis.call('HGET', KEYS[1], 'moderation') or '', '^(%d+) ')
 local moderation = tonumber(stored or '-1')
+local step, open_key = ARGV[4], build_key .. ':load'
 
-if build ~= ARGV[1] then return {4, moderation, 0} end
-loaded = tonumber(loaded)
-if moderation ~= judged then return {1, moderation, loaded} end
-if chunk > loaded then return {3, moderation, loaded} end
-if chunk < loaded then return {0, moderation, loaded} end
+local refused
+loaded = tonumber(loaded or '0')
+if build ~= ARGV[1] then refused = {4, moderation, 0}
+elseif moderation ~= judged then refused = {1, moderation, loaded}
+elseif chunk > loaded then refused = {3, moderation, loaded}
+elseif chunk < loaded then refused = {0, moderation, loaded} end
+if step == 'open' or refused then redis.call('UNLINK', open_key) end
+if refused then return refused end
+if step == 'open' then
+  if redis.call('EXISTS', build_key) == 1 then redis.call('RENAME', build_key, open_key) end
+  return {0, moderation, loaded}
+end
+if step == 'close' and redis.call('EXISTS', open_key) == 1 then
+  redis.call('RENAME', open_key, build_key)
+  if expires ~= '0' then redis.call('PEXPIREAT', build_key, expires) end
+end
 
-local at = 7
+local at = 8
 for i, suffix in ipairs({'', ':shadow', ':pending'}) do
-  local pairs_of_key = tonumber(ARGV[3 + i])
+  local pairs_of_key = tonumber(ARGV[4 + i])
   if pairs_of_key > 0 then
     local last = at + 2 * pairs_of_key - 1
     for first = at, last, 2000 do -- values a command: as in apply_runs

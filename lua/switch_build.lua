@@ -46,6 +46,7 @@ if tonumber(ARGV[4]) > 0 then
     redis.call('HSET', due_key, ARGV[i], table.concat({ARGV[i + 1], ARGV[i + 2], positions}, ' '))
   end
 end
+redis.call('UNLINK', board_key .. ':build:load')
 local members = redis.call('ZCARD', board_key)
 status = members > 0 and 'live' or 'empty'
 redis.call('HSET', boards_key, reference, table.concat({epoch, start, expires, status, '-', '0'}, ' '))

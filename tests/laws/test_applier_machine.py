@@ -30,8 +30,18 @@ from maxboard.changes import decode_change
 from maxboard.config import parse
 from maxboard.keys import Keys
 from maxboard.pipeline.applier import Applier, Topics
-from maxboard.pipeline.ports import Ends
-from maxboard.testing import ManualClock, MemoryLog, MemoryOutbox, MemoryTopics, Oracle, WirePrimary
+from maxboard.pipeline.judge import Judge
+from maxboard.pipeline.ports import Edges, Ends
+from maxboard.testing import (
+    ManualClock,
+    MemoryFinder,
+    MemoryHistory,
+    MemoryLog,
+    MemoryOutbox,
+    MemoryTopics,
+    Oracle,
+    WirePrimary,
+)
 from maxboard.wire import rfc3339
 
 PARTITIONS = 2
@@ -54,16 +64,9 @@ class Worker:
         self.log = MemoryLog(machine.topics, batch=4)
         self.outbox = MemoryOutbox()
         self.ports = {name: WirePrimary(partial(call, client)) for name, client in machine.clients.items()}
-        self.applier = Applier(
-            machine.boards,
-            KEYS,
-            300_000,
-            Topics("runs", "moderation"),
-            self.log,
-            self.ports,
-            self.outbox,
-            machine.clock,
-        )
+        history, finder = MemoryHistory(machine.topics), MemoryFinder(machine.topics)
+        edges = Edges(self.log, history, finder, self.ports, self.outbox, machine.clock)
+        self.applier = Applier(machine.boards, KEYS, Judge(300_000), Topics("runs", "moderation"), edges)
 
 
 class ApplierMachine(RuleBasedStateMachine):

@@ -164,6 +164,37 @@ def test_a_chunk_judged_at_another_moderation_position_is_refused(primary: Prima
     assert primary.load(WEEKLY, "b1", 0, ("a", 5), judged=1) == (DONE, 1, 1)
 
 
+def load_in_a_transaction(primary: Primary, chunk: int, *members: tuple[str, int], judged: int = 0) -> list[int]:
+    """A chunk as the job sends it; statuses of its two calls."""
+    about = (KEYS, WEEKLY, "b1", chunk, judged)
+    pipe = primary.client.pipeline(transaction=True)
+    primary.client.script_load(scripts.source("load_build"))
+    pipe.execute_command(*build_scripts.load_build(*about, (0, 0, 0), (), "open").words())
+    pipe.zadd(build_scripts.open_key(KEYS.board(WEEKLY.reference)), dict(members), gt=True)
+    pipe.execute_command(*build_scripts.load_build(*about, (0, 1, 0), (3, "h"), "close").words())
+    opened, _, closed = pipe.execute()
+    return [opened[0], closed[0]]
+
+
+def test_a_chunk_in_a_transaction_is_there_as_a_whole_or_not_at_all(primary: Primary) -> None:
+    primary.begin(WEEKLY, "b1")
+    build = ":build"
+    assert load_in_a_transaction(primary, 1, ("x", 9)) == [GAP, GAP]
+    assert load_in_a_transaction(primary, 0, ("x", 9), judged=1) == [MODERATION, MODERATION]
+    assert primary.all_keys() == set()
+    assert load_in_a_transaction(primary, 0, ("a", 5), ("b", 4)) == [DONE, DONE]
+    assert load_in_a_transaction(primary, 0, ("a", 7), ("c", 7)) == [DONE, DONE]  # it is there already
+    assert primary.members(WEEKLY, build) == {"a": 5, "b": 4}
+    assert primary.members(WEEKLY, build + ":shadow") == {"h": 3}
+    primary.apply(BoardRuns(WEEKLY, [("b", 8)]))
+    assert load_in_a_transaction(primary, 1, ("b", 6), ("d", 3)) == [DONE, DONE]
+    assert primary.members(WEEKLY, build) == {"a": 5, "b": 8, "d": 3}
+    assert primary.client.pexpiretime(KEYS.board(WEEKLY.reference) + build) == WEEKLY.expires
+    primary.begin(WEEKLY, "b2")
+    assert load_in_a_transaction(primary, 0, ("x", 9)) == [GONE, GONE]
+    assert primary.all_keys() == {"t:" + WEEKLY.reference}
+
+
 def test_a_second_build_drops_the_first_and_its_job_is_told(primary: Primary) -> None:
     primary.begin(WEEKLY, "b1")
     primary.load(WEEKLY, "b1", 0, ("old", 5), shadow=[("s", 1)], pending=[("p|r", 1)])

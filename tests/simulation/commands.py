@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -50,15 +51,46 @@ def type_of(state: State, key: bytes) -> bytes:
     return b"none" if value is None else KINDS[type(value)]
 
 
+def hexists(state: State, key: bytes, field: bytes) -> int:
+    return int(field in state.hash(key))
+
+
+def hscan(state: State, key: bytes, cursor: bytes, *_: bytes) -> tuple[bytes, ...]:
+    return (b"0", *hgetall(state, key))
+
+
 def zadd(state: State, key: bytes, *words: bytes) -> int:
     members = state.zset(key)
-    before = len(members)
-    only_greater = words[0] == b"GT"
-    for score, member in pairs(words[only_greater:]):
-        if not only_greater or float(score) > members.get(member, float("-inf")):
+    flags = {word for word in words[:2] if word in (b"GT", b"CH")}
+    added = changed = 0
+    for score, member in pairs(words[len(flags) :]):
+        old = members.get(member)
+        if old is None or b"GT" not in flags or float(score) > old:
             members[member] = float(score)
+            added += old is None
+            changed += old != float(score)
     state.keys[key] = members
-    return len(members) - before
+    return changed if b"CH" in flags else added
+
+
+def zrem(state: State, key: bytes, *names: bytes) -> int:
+    members = state.zset(key)
+    gone = sum(members.pop(member, None) is not None for member in names)
+    if gone and not members:
+        state.drop(key)
+    return gone
+
+
+def zscore(state: State, key: bytes, member: bytes) -> bytes | bool:
+    found = state.zset(key)
+    return score_text(found[member]) if member in found else False
+
+
+def zscan(state: State, key: bytes, cursor: bytes, match: bytes, pattern: bytes, *_: bytes) -> tuple[bytes, ...]:
+    assert (match, pattern[-1:]) == (b"MATCH", b"*")  # as the scripts use it
+    start = re.sub(rb"\\(.)", rb"\1", pattern[:-1])
+    members = sorted(state.zset(key).items(), key=lambda item: (item[1], item[0]))
+    return (b"0", *(w for name, score in members if name.startswith(start) for w in (name, score_text(score))))
 
 
 def zmscore(state: State, key: bytes, *members: bytes) -> tuple[bytes | bool, ...]:
@@ -103,9 +135,14 @@ def pexpireat(state: State, key: bytes, at: bytes) -> int:
     return 1
 
 
+def pexpire(state: State, key: bytes, ms: bytes) -> int:
+    return pexpireat(state, key, str(state.now + int(ms)).encode())
+
+
 KINDS: dict[type, bytes] = {Hash: b"hash", SortedSet: b"zset", bytes: b"string"}
 COMMANDS: dict[bytes, Callable[..., Any]] = {
     b"HGET": hget, b"HSET": hset, b"HGETALL": hgetall, b"HMGET": hmget, b"HDEL": hdel, b"HLEN": hlen,
     b"EXISTS": exists, b"TYPE": type_of, b"ZADD": zadd, b"ZMSCORE": zmscore, b"ZREVRANK": zrevrank, b"ZCARD": zcard,
     b"ZREVRANGE": zrevrange, b"ZCOUNT": zcount, b"PEXPIREAT": pexpireat,
+    b"HEXISTS": hexists, b"HSCAN": hscan, b"ZREM": zrem, b"ZSCORE": zscore, b"ZSCAN": zscan, b"PEXPIRE": pexpire,
 }  # fmt: skip

@@ -5,49 +5,56 @@ Each public method is a step; it does nothing where it makes no sense, so steps 
 
 from __future__ import annotations
 
-import json
 import random
 from collections import deque
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tests.simulation.checks import Violation, Watch, check_primary, check_rest, log_of
-from tests.simulation.log import OutOfRange, SimTopics
+from tests.simulation.checks import Violation, Watch, check_primary, check_rest, check_sender, due_of, entry_of, log_of
+from tests.simulation.log import OutOfRange
 from tests.simulation.member import Member, Port
-from tests.simulation.oracle import Prefixes
-from tests.simulation.scene import BAD, CONFIG, PRIMARIES, START_MS, fields
+from tests.simulation.oracle import Place, composite_of
+from tests.simulation.producers import Producers
+from tests.simulation.scene import BOARDS, KEYS, OF, PRIMARIES, REFS, fields
 from tests.simulation.server import Interpreter, Server
 from tests.simulation.state import State
 from tests.simulation.topic import Output
 
-from maxboard.board.registry import MODERATION, runs_field
-from maxboard.board.scripts import APPLIED, OTHER_DEFINITIONS, Command
+from maxboard.board import scripts
+from maxboard.board.registry import MODERATION
+from maxboard.board.scripts import APPLIED, CLEARED, OTHER_DEFINITIONS, Command
+from maxboard.boards import set_digest
 from maxboard.errors import MaxboardError
 from maxboard.pipeline.ports import Failure
-from maxboard.testing import ManualClock
-from maxboard.wire import rfc3339
 
 REST_ROUNDS = 80  # of 600 ms: back-off takes 2 s at the most
 QUIET_ROUNDS = 2
+OVERDUE_MS = 3000  # from a ban's end until its unban is in the log
 GHOSTS = 3
-SMALL_MAX = CONFIG["small"]["score_max"]
 
 
-class Group:
+def event_places(command: Command) -> Iterator[int]:
+    """Where the players of a call of moderation are among its arguments."""
+    at = 9
+    while at < len(command.args):
+        yield at + 2
+        at += 4 + int(command.args[at + 3])
+
+
+class Group(Producers):
     """See the module. ``seed`` is that of the back-off's jitter."""
 
     def __init__(self, seed: int, members: int, partitions: int, lua: Interpreter) -> None:
         random.seed(seed)  # the queue's jitter is the module's own generator
-        self.clock = ManualClock(START_MS)
-        self.topics = SimTopics(partitions, self.clock)
-        self.prefixes = Prefixes()
+        super().__init__(partitions)
         self.output = Output(self.topics, self.prefixes)
         self.servers = {name: Server(lua) for name in PRIMARIES}
         self.watches = {name: Watch() for name in PRIMARIES}
         self.backups: dict[str, State] = {}
         self.fell_back = False
         self._seen = {name: partial(self._executed, name) for name in PRIMARIES}
-        self._sent = 0
+        self.submits: deque[tuple[str, Command]] = deque()  # on the wire
         self.members = [self._member(i) for i in range(members)]
         self.ghosts: deque[Member] = deque(maxlen=GHOSTS)
         self.owner: dict[str, int] = {}
@@ -67,8 +74,20 @@ class Group:
     def _executed(self, name: str, command: Command, reply: Any) -> None:
         if isinstance(reply, Failure):
             return
+        before = self.watches[name].before
+        if command.script == "put_due" and reply[0] in (APPLIED, CLEARED):
+            player, sources = str(command.args[1]), command.args[6 : 6 + 2 * int(command.args[5])]
+            folded = zip(map(str, sources[::2]), map(int, sources[1::2]), strict=True)
+            self.watches[name].early += [(field, to - 1, player) for field, to in folded]
         self.look(name)
-        if command.script != "define_boards" and reply[0] == OTHER_DEFINITIONS:
+        if command.script == "moderate" and reply[0] == APPLIED and self.fell_back:
+            # An event that first comes to a primary that was emptied finds no board there yet to speak of.
+            players = {str(command.args[i]) for i in event_places(command)}
+            empty = [ref for ref in OF[name] if entry_of(self.servers[name].state, ref) is None]
+            self.output.silent |= {(reference, player) for reference in empty for player in players}
+        if command.script == "apply_runs" and reply[0] == APPLIED:
+            check_sender(before, self.servers[name].history[-1], name, int(command.args[8]), self.prefixes)
+        if command.script not in ("define_boards", "put_due") and reply[0] == OTHER_DEFINITIONS:
             self.fell_back = True  # new or emptied: the worker may read again
         if command.script == "apply_runs" and reply[0] == APPLIED:
             replaying = log_of(self.servers[name].history[-1]).replaying
@@ -78,8 +97,8 @@ class Group:
     def look(self, name: str) -> None:
         """The invariants of one primary."""
         server = self.servers[name]
-        low = self.topics.low
-        check_primary(name, server.history[-1], self.watches[name], self.prefixes, low, self.clock.now())
+        bounds = self.topics.low, self.topics.ends()
+        check_primary(name, server.history[-1], self.watches[name], self.prefixes, bounds, self.clock.now())
         self._check_age(name, server.history[-1])
 
     def _check_age(self, name: str, state: State) -> None:
@@ -95,48 +114,60 @@ class Group:
             for name, watch in self.watches.items():
                 if offset > max(watch.reached.get(field, 0), self.topics.low[field]):
                     raise Violation(f"I3: {field} is committed up to {offset}, {name} never held that")
-        self.output.check_commit(offsets, self._alarmed())
+        self.output.check_commit(offsets, self._alarmed() | self._behind())
+
+    def _behind(self) -> set[str]:
+        """Boards of primaries that fell back behind what is committed: the commit falls back with them, soon."""
+        committed = self.topics.committed
+        positions = {name: log_of(server.history[-1]).position() for name, server in self.servers.items()}
+        behind = [name for name, at in positions.items() if any(at.get(f, 0) < o for f, o in committed.items())]
+        return {reference for name in behind for reference in OF[name]}
 
     def _alarmed(self) -> set[str]:
         return set().union(*(watch.alarms for watch in self.watches.values()))
 
-    # ------------------------------------------------------------ records
-    def run(self, field: str, player: str, score: int, at: int, copies: int) -> None:
-        """A run; a producer's retry is the same run twice, perhaps in another partition."""
-        self._sent += 1
-        document = {"run_id": f"r{self._sent}", "player_id": player, "score": score}
-        value = json.dumps(document | {"finished_at": rfc3339(START_MS + at)}).encode()
-        for copy in range(copies):
-            other = runs_field((int(field[5:]) + copy) % self.topics.partitions) if copy else field
-            self._append(other, player.encode(), value, score > SMALL_MAX)
+    # ------------------------------------------------------------ submits
+    def submit(self, back: int, name: str, known: bool) -> None:
+        """A process that serves sends a run of the log right away, judged by all events or by those of the primary."""
+        if (found := self._past(back)) is None or name not in PRIMARIES:
+            return
+        field, record = found
+        run = self.prefixes.runs[field][record.offset]
+        position = log_of(self.servers[name].state.copy()).position().get(MODERATION, 0)
+        judged = len(self.topics.records[MODERATION]) if known else position
+        blocks = []
+        for reference in OF[name] if run is not None else ():
+            assert run is not None
+            word = self.prefixes.verdict(run, reference.partition(":")[0], judged)
+            if reference in run.bests and word != "reject":
+                composite = composite_of(reference, run.bests[reference])
+                runs, held = [(run.player, composite)], [(f"{run.player}|{run.run_id}", composite)]
+                blocks.append(scripts.BoardRuns(REFS[reference], *((runs, []) if word == "accept" else ([], held))))
+        digest = set_digest(BOARDS.definitions(name))
+        command = scripts.apply_runs(KEYS, digest, scripts.SUBMIT, judged, self.clock.now(), blocks)
+        self.submits.append((name, command))
+        if run is not None:
+            self.watches[name].early.append((field, record.offset, run.player))
 
-    def poison(self, field: str, kind: int) -> None:
-        """A record that is no run, or a tombstone."""
-        self._append(field, b"k", BAD[kind], BAD[kind] is not None)
-
-    def tombstone(self) -> None:
-        """Without verdicts, all that moderation may hold."""
-        self._append(MODERATION, b"k", None, False)
-
-    def _append(self, field: str, key: bytes, value: bytes | None, bad: bool) -> None:
-        if field in self.topics.records:
-            self.prefixes.add(field, self.topics.append(field, key, value), bad)
-
-    def marker(self, field: str) -> None:
-        """An offset without a record: the end of a producer's transaction."""
-        if field in self.topics.records:
-            self.topics.records[field].append(None)
-            self.prefixes.add(field, None, False)
+    def land(self) -> None:
+        """The oldest submit arrives."""
+        if self.submits:
+            name, command = self.submits.popleft()
+            self._executed(name, command, self.servers[name].run(command, self.clock.now()))
 
     # ------------------------------------------------------------ progress
-    def step(self, member: int, ms: int, reads: int) -> None:
-        """A worker works for a moment, and reads so many records a partition."""
+    def step(self, member: int, ms: int, reads: int, knows: int = 20) -> None:
+        """A worker works for a moment, reads so many records a partition, and so many of moderation as its history."""
         self.clock.advance(ms)
-        self._work(member, reads)
+        self._work(member, reads, knows)
 
-    def _work(self, index: int, reads: int) -> None:
+    def find(self, member: int) -> None:
+        """A worker's finder looks for due players now."""
+        self.members[member].finder.look()
+
+    def _work(self, index: int, reads: int, knows: int) -> None:
         try:
-            self.members[index].step(reads)
+            self.members[index].step(reads, knows)
         except OutOfRange:
             self.crash(index)
         except MaxboardError as error:
@@ -173,6 +204,9 @@ class Group:
     def _deliver(self, member: Member, count: int) -> None:
         member.outbox.deliver(count)
         self.output.hear(member.outbox.delivered)
+        for letter in member.outbox.delivered:
+            if letter.topic == "moderation":
+                self._append(MODERATION, letter.key or b"", letter.value, False)
         member.outbox.delivered.clear()
 
     def commit(self, member: int, taken: bool) -> None:
@@ -180,20 +214,24 @@ class Group:
         if self.members[member].log.commits:
             self.members[member].log.land(taken)
 
-    def flow(self, rounds: int, names: str, kafka: bool, reads: int = 5) -> None:
+    def flow(self, rounds: int, names: str, kafka: bool, reads: int = 5, knows: int = 20) -> None:
         """Everything goes on for a while; perhaps without a primary, perhaps without Kafka's acknowledgements."""
         for _ in range(rounds):
-            self._go_on(names.split("+"), kafka, reads)
+            self._go_on(names.split("+"), kafka, reads, knows)
 
-    def _go_on(self, names: list[str], kafka: bool, reads: int) -> None:
+    def _go_on(self, names: list[str], kafka: bool, reads: int, knows: int) -> None:
         self.clock.advance(600)
         for index in range(len(self.members)):
-            self._work(index, reads)
+            self._work(index, reads, knows)
             member = self.members[index]
-            for name in names:
-                self._execute(member.ports[name], 1000)
-                member.ports[name].arrive(1000)
-            member.applier.collect()
+            member.finder.look()
+            while any(member.ports[name].sent for name in names):
+                for name in names:
+                    self._execute(member.ports[name], 1000)
+                    member.ports[name].arrive(1000)
+                member.applier.collect()
+                for queue in member.applier.queues.values():
+                    queue.pump()
             if kafka:
                 self._deliver(member, 1000)
                 member.applier.collect()
@@ -227,16 +265,34 @@ class Group:
             server.trouble = None
         for index in range(len(self.members)):
             self.hear(index)
-        quiet = 0
+        while self.submits:
+            self.land()
+        quiet, whole = 0, not any(self.topics.low.values())
         for _ in range(REST_ROUNDS):
-            self._go_on(list(PRIMARIES), True, 20)
+            self._go_on(list(PRIMARIES), True, 20, 20)
             ends = self.topics.ends()
             done = all(self.topics.committed.get(field, 0) == end for field, end in ends.items())
-            quiet = quiet + 1 if done and not any(member.applier.busy for member in self.members) else 0
+            done = done and not (whole and any(self._due()))
+            quiet = quiet + 1 if done and not any(self._busy(member, whole) for member in self.members) else 0
             if quiet > QUIET_ROUNDS:
                 break
         else:
-            raise Violation(f"I4: no rest: committed {self.topics.committed} of {self.topics.ends()}")
+            raise Violation(
+                f"I4: no rest: committed {self.topics.committed} of {self.topics.ends()}, due {self._due()}"
+            )
+        if overdue := self.prefixes.overdue(self.clock.now() - OVERDUE_MS):
+            raise Violation(f"I5: the bans of {overdue} ended, and were not lifted")
         for name, server in self.servers.items():
-            check_rest(name, server.history[-1], self.watches[name], ends, self.clock.now())
-        self.output.check_rest(self._alarmed())
+            check_rest(name, server.history[-1], ends, self.clock.now(), whole)
+        self.output.check_rest(self._alarmed(), self._due())
+
+    @staticmethod
+    def _busy(member: Member, whole: bool) -> bool:
+        """Where the log is cut, due players stay due, and are looked for again and again."""
+        applier = member.applier
+        moving = any(lane.flights for lane in applier.lanes.values()) or any(map(len, applier.queues.values()))
+        return applier.busy if whole else moving
+
+    def _due(self) -> set[Place]:
+        """Boards and players for whom the log has to be looked through again."""
+        return {(ref, player) for name in PRIMARIES for player in due_of(self.servers[name].state) for ref in OF[name]}

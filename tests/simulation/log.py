@@ -7,14 +7,14 @@ lands later or not at all, and a member that lost a partition does not know it y
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tests.simulation.scene import fields
 
 from maxboard.board.registry import MODERATION, runs_field
 from maxboard.errors import Stop
 from maxboard.model import Record
-from maxboard.pipeline.ports import Batch, Ends, Placement, TopicInfo
+from maxboard.pipeline.ports import Batch, Ends, Found, Placement, TopicInfo
 from maxboard.testing import ManualClock
 
 
@@ -52,12 +52,66 @@ class SimTopics:
         return {field: len(rows) for field, rows in self.records.items()}
 
 
+class SimHistory:
+    """``pipeline.ports.HistoryPort`` of one member: ``reads`` is how many offsets the next poll may give."""
+
+    def __init__(self, topics: SimTopics) -> None:
+        self._topics = topics
+        self._next = 0
+        self._at_end = False
+        self.reads = 0
+
+    def poll(self) -> list[Batch]:
+        rows = self._topics.records[MODERATION]
+        taken = rows[self._next : self._next + self.reads]
+        self._next += len(taken)
+        at_end = self._next == len(rows)
+        if not taken and (self._at_end or not at_end or not self.reads):
+            return []
+        self._at_end = at_end
+        return [Batch(MODERATION, [r for r in taken if r is not None], self._next if at_end else None)]
+
+
+class SimFinder:
+    """``pipeline.ports.FinderPort`` of one member: it looks when told."""
+
+    def __init__(self, topics: SimTopics) -> None:
+        self._topics = topics
+        self._asked: frozenset[str] | None = None
+        self._found: Found | None = None
+
+    def look(self) -> None:
+        """Read the log now, if somebody asked."""
+        if self._asked is None:
+            return
+        records: dict[str, list[Record]] = {player: [] for player in self._asked}
+        begins, low = 0, self._topics.low
+        for field, rows in self._topics.records.items():
+            held = [record for record in rows[low[field] :] if record is not None]
+            if field != MODERATION:
+                begins = max(begins, (held[0].time if held else self._topics.clock.now()) if low[field] else 0)
+                for record in held:
+                    records.get((record.key or b"").decode(), []).append(record)
+        self._found, self._asked = Found(records, self._topics.ends(), begins), None
+
+    def find(self, players: frozenset[str]) -> None:
+        self._asked, self._found = players, None
+
+    def found(self) -> Found | None:
+        found, self._found = self._found, None
+        return found
+
+    def stop(self) -> None:
+        self._asked = self._found = None
+
+
 class SimLog:
     """One member: ``pipeline.ports.LogPort``. ``reads`` is how many records the next poll gives."""
 
     def __init__(self, topics: SimTopics) -> None:
         self._topics = topics
-        self._asked = self._held = self._ahead = False
+        self._asked = self._ahead = False
+        self._held: frozenset[str] = frozenset()
         self._fetched: list[Batch] = []
         self.next: dict[str, int] = {}
         self.generation: dict[str, int] = {}
@@ -98,8 +152,6 @@ class SimLog:
 
     def poll(self, limit: int, timeout: float) -> list[Batch]:
         batches, self._fetched = self._fetched, []
-        if self._held:
-            return batches
         batches = batches or (self._read(min(limit, self.reads)) if self.reads else [])
         if self._ahead:
             self._fetched = self._read(2)
@@ -108,6 +160,8 @@ class SimLog:
     def _read(self, limit: int) -> list[Batch]:
         batches = []
         for field, start in self.next.items():
+            if field in self._held:
+                continue
             rows = self._topics.records[field]
             if start < self._topics.low[field]:
                 raise OutOfRange(f"{field} begins at {self._topics.low[field]}, {start} is gone")
@@ -144,8 +198,12 @@ class SimLog:
         ends = self._topics.ends()
         return Ends(self._topics.clock.now(), {field: ends[field] for field in self.next})
 
-    def hold(self, held: bool) -> None:
-        self._held = held
+    def hold(self, fields: Collection[str]) -> None:
+        """What was fetched of a held partition is thrown away, and fetched again later."""
+        self._held = frozenset(fields)
+        for batch in [batch for batch in self._fetched if batch.field in self._held]:
+            self._fetched.remove(batch)
+            self.next[batch.field] = batch.records[0].offset if batch.records else self.next[batch.field]
 
     # ------------------------------------------------------------ commits
     def commit(self, offsets: dict[str, int], wait: bool) -> bool:

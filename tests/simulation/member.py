@@ -6,13 +6,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.simulation.log import SimLog, SimTopics
-from tests.simulation.scene import BOARDS, KEYS, MAX_FUTURE_MS, PRIMARIES
+from tests.simulation.log import SimFinder, SimHistory, SimLog, SimTopics
+from tests.simulation.scene import BOARDS, KEYS, MAX_FUTURE_MS, PRIMARIES, RULES
 from tests.simulation.server import Server
 
 from maxboard.board.scripts import Command
 from maxboard.errors import ServerNotReady
+from maxboard.moderation.rules import Rules
 from maxboard.pipeline.applier import Applier, Topics
+from maxboard.pipeline.judge import Judge
+from maxboard.pipeline.ports import Edges
 from maxboard.testing import ManualClock, MemoryOutbox
 
 Executed = Callable[[Command, Any], None]
@@ -90,9 +93,10 @@ class Member:
         self.log.placed, self.log.committing = self._placed, self.committing
         self.committed: dict[str, int] = {}  # the last that was sent
         self.owed: dict[str, int] = {}  # how far a commit must fall back
-        self.applier = Applier(
-            BOARDS, KEYS, MAX_FUTURE_MS, Topics("runs", "moderation"), self.log, self.ports, self.outbox, topics.clock
-        )
+        self.history, self.finder = SimHistory(topics), SimFinder(topics)
+        edges = Edges(self.log, self.history, self.finder, self.ports, self.outbox, topics.clock)
+        judge = Judge(MAX_FUTURE_MS, Rules(RULES))
+        self.applier = Applier(BOARDS, KEYS, judge, Topics("runs", "moderation"), edges)
         self.log.uncommitted = self.applier.uncommitted
 
     def assign(self, fields: Sequence[str]) -> None:
@@ -116,8 +120,8 @@ class Member:
         self.log.unassign(fields)
         self.applier.lost(list(fields))
 
-    def step(self, reads: int) -> None:
-        self.log.reads = reads
+    def step(self, reads: int, knows: int) -> None:
+        self.log.reads, self.history.reads = reads, knows
         self.applier.step(0)
 
     def drain(self) -> None:

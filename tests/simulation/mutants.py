@@ -6,9 +6,15 @@ from dataclasses import replace
 
 from tests.simulation.patches import Change, Line, LuaLine
 
+from maxboard.moderation.history import History
+from maxboard.pipeline import applier, apply
 from maxboard.pipeline.applier import Applier
 from maxboard.pipeline.apply import Call, PrimaryQueue
 from maxboard.pipeline.commit import Flight, Lane
+from maxboard.pipeline.due import DuePlayers
+from maxboard.pipeline.expiry import Expiry
+from maxboard.pipeline.judge import Judge
+from maxboard.pipeline.owner import Words
 from maxboard.pipeline.recovery import Recovery
 
 
@@ -17,7 +23,7 @@ def halves(call: Call) -> list[Call]:
     command, boards = call.command, call.boards
     if command.script != "apply_runs" or len(boards) < 2:
         return [call]
-    words = 13 + 4 + 2 * len(boards[0].runs.runs)
+    words = 13 + 4 + 2 * (len(boards[0].runs.runs) + len(boards[0].runs.held))
     args = [*command.args[:12], 1, *command.args[13:words]]
     first = replace(command, keys=command.keys[:5], args=args)
     return [replace(call, command=first, boards=boards[:1]), call]
@@ -55,10 +61,10 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
         ),
     ),
     "calls are sent again in another order": (
-        Line(PrimaryQueue, "collect", "extendleft(reversed(self._failed))", "extendleft(self._failed)"),
+        Line(PrimaryQueue, "collect", "again = (*self._failed,", "again = (*reversed(self._failed),"),
     ),
     "a call behind a failed one counts as a gap": (
-        Line(PrimaryQueue, "_behind_a_failure", "        if not", "        return False\n        if not"),
+        Line(PrimaryQueue, "follows_a_failure", "        flight = call", "        return False\n        flight = call"),
     ),
     "the commit does not fall back": (
         Line(Lane, "to_commit", "self.done != self.committed", "self.done > (self.committed or 0)"),
@@ -83,7 +89,7 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
         LuaLine("apply_runs", "redis.call('ZADD', key, 'GT', unpack", "redis.call('ZADD', key, unpack"),
     ),
     "lost keys are not looked for": (
-        LuaLine("moderate", "status ~= 'needs-rebuild' and kind ~= 'zset' and (kind", "false and (kind"),
+        LuaLine("moderate", "if (broken or missing) and", "if false and"),
     ),
     "a key that was lost is made again": (
         LuaLine("apply_runs", "if not board.expired and (missing or kind", "if not board.expired and (kind"),
@@ -103,6 +109,120 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
         Line(Applier, "_answered", "if reply.status == scripts.APPLIED", "if reply.status in (0, 1)"),
     ),
     "an applied run is not the best of a replay": (
-        LuaLine("apply_runs", "if new >= best then", "if new > best then"),
+        LuaLine("apply_runs", "if new >= best or", "if new > best or"),
+    ),
+    # ------------------------------------------------------------ moderation
+    "no moderation gap": (
+        LuaLine("apply_runs", "if (moderation or 0) < judged or judged < verdicts", "if judged < verdicts"),
+    ),
+    "no rejudge": (
+        LuaLine("apply_runs", "< judged or judged < verdicts then", "< judged then"),
+    ),
+    "hidden players are not looked for in the script": (
+        LuaLine("apply_runs", "local some_hidden = redis.call('EXISTS', hidden_key) == 1", "local some_hidden = false"),
+    ),
+    "events below the position are done again": (
+        LuaLine("moderate", "if event.offset >= (position or 0) then", "if true then"),
+    ),
+    "moderation has no target": (
+        LuaLine("moderate", "if not position then target = math.max(target, log_end, from) end\n", ""),
+        LuaLine("moderate", "  target = math.max(target, from)\n", ""),
+    ),
+    "a ban does not reach a board that needs a rebuild": (
+        LuaLine("moderate", "if board.open or board.kind == 'zset' then", "if board.open then"),
+    ),
+    "a ban drops the best": (
+        LuaLine("moderate", "  if set.sides then raise(set, set.shadow, composite, event.player) end\n", ""),
+    ),
+    "an unban leaves the best in the shadow": (
+        LuaLine("moderate", "  move_all(group, 'shadow', show)\n", ""),
+    ),
+    "an erasure leaves what waits": (
+        LuaLine("moderate", "redis.call('ZREM', set.pending, member) end\n", "end\n"),
+    ),
+    "an accept puts a hidden player's run on the board": (
+        LuaLine("moderate", "local key = is_hidden(event.player) and set.shadow or set.key", "local key = set.key"),
+    ),
+    "an accept of a run that a rule rejected puts nothing": (
+        LuaLine("moderate", "ipairs(composites) do raise(set, key, composite, event.player) end", "ipairs({}) do end"),
+    ),
+    "an accept brings no board up": (
+        LuaLine("moderate", "if event.counts then needed(", "if false then needed("),
+    ),
+    "a reject leaves the best": (
+        LuaLine("moderate", "if stored and tonumber(stored) == tonumber(composite) then", "if false then"),
+    ),
+    "verdicts are not counted": (
+        LuaLine("moderate", "verdicts = math.max(verdicts, event.offset + 1)", ""),
+    ),
+    "reject and erase make nobody due": (
+        LuaLine("moderate", "      if event.falls then", "      if false then"),
+    ),
+    "a put-back does not say how far it folded": (
+        LuaLine("put_due", "if tonumber(position) > (folded[source] or 0) then", "if false then"),
+    ),
+    "a put-back at an old view": (
+        LuaLine("put_due", "if (moderation or 0) < judged or judged < verdicts then", "if false then"),
+    ),
+    "a put-back clears what is not as announced": (
+        LuaLine("put_due", "local cleared = announced >= 0 and announced == moderation and not put_any",
+                "local cleared = announced >= 0"),
+    ),
+    "a put-back to the public board of a hidden player": (
+        LuaLine("put_due", "raise(is_hidden and key .. ':shadow' or key,", "raise(key,"),
+    ),
+    "due: clear first, then emit": (
+        Line(DuePlayers, "step", "job.announced is not None and not job.outstanding", "job.announced is not None"),
+    ),
+    "due: a log that does not reach back is folded": (
+        Line(DuePlayers, "_reaches", "if begins and (", "if False and ("),
+    ),
+    "due: the fold forgets what waits": (
+        Line(DuePlayers, "_fold", "if slot.primary == job.primary and own", "if False"),
+    ),
+    "stamps by the primary's moderation position": (
+        Line(applier, "rank_changes", "history.last_event(player, moderation) if player in moderated else 0",
+             "moderation"),
+        Line(Applier, "_moderated", "history.last_event(cause.event.player_id, at)", "at"),
+        Line(DuePlayers, "answered", "history.last_event(job.player, at)", "at"),
+    ),
+    "stamps by all that is known": (
+        Line(applier, "rank_changes", "history.last_event(player, moderation)", "history.last_event(player, 1 << 53)"),
+    ),
+    "replies are understood before the history is read": (
+        Line(Applier, "_known", "return reply.moderation <= self._judge.history.position", "return True"),
+        Line(Applier, "_read", "min(judged, self._judge.history.position)", "judged"),
+        Line(Applier, "_poll", "full = full or max", "full = full or 0 * max"),
+    ),
+    "events are sent before the history has them": (
+        Line(Applier, "_take_moderation", "if records and history.position <= records[-1].offset", "if False"),
+        Line(Applier, "_take_moderation", "if records and records[0].offset <= history.position", "if False"),
+    ),
+    "moderation is not read while the queues are full": (
+        Line(Applier, "_owes_moderation", "return lane is not None and", "return False and lane is not None and"),
+    ),
+    "moderation waits behind the runs that wait for it": (
+        Line(apply.PrimaryQueue, "collect", "deque(sorted(again, key=_behind_moderation))", "deque(again)"),
+    ),
+    "a refused range is not read again after a verdict": (
+        Line(Recovery, "refused", "elif not flight.void:\n            self._re", "elif False:\n            self._re"),
+    ),
+    "a late unban lifts a newer ban": (
+        Line(Words, "_lifts", "event.ends is None or", "True or"),
+    ),
+    "an accept counts after a reject": (
+        Line(Words, "_counts", 'run.time, judged) == "accept"', 'run.time, judged) != "x"'),
+    ),
+    "other deliveries of a run id are not rejected": (
+        Line(Words, "_operation", "self._targets(primary, event.runs)", "self._targets(primary, event.runs[:1])"),
+    ),
+    "a ban's end is not written": (
+        Line(Expiry, "due", "while self._ends and", "while False and"),
+    ),
+    "an erasure does not judge": (
+        Line(History, "verdict", 'if event.type == "erase" and time < entry.time', "if False"),
+    ),
+    "verdicts reach back to before they were known": (
+        Line(Judge, "verdict", "run.run_id, time, judged)", "run.run_id, time, 1 << 53)"),
     ),
 }  # fmt: skip

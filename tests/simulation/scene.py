@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -9,6 +10,7 @@ from maxboard.board.registry import MODERATION, runs_field
 from maxboard.boards import BoardRef, Boards
 from maxboard.config import parse
 from maxboard.keys import Keys
+from maxboard.moderation.rules import Rule
 
 START_MS = 1_793_297_045_000  # 2026-10-29T18:04:05Z, of 2026-W44
 WEEK_MS = 604_800_000
@@ -19,6 +21,11 @@ CONFIG: dict[str, dict[str, Any]] = {
     "alltime": {"primary": "two", "window": "all-time", "score_max": 2_000_000, "tick": "1s"},
 }
 PRIMARIES = ("one", "two")
+CAP, LEAST = 55, 2  # scores above CAP wait for a verdict; below LEAST they are no scores of `alltime`
+RULES = (
+    Rule("cap", "hold", score_above=Decimal(CAP)),
+    Rule("zero", "reject", score_below=Decimal(LEAST), boards=frozenset({"alltime"})),
+)
 KEYS = Keys("s")
 PLAYERS = ("p9", "p10", "a", "B", "~x")
 BAD = (b"{", b"[]", b'{"run_id":"x","player_id":"","score":1,"finished_at":1}', b"\xff", None)

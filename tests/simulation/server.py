@@ -24,6 +24,10 @@ local direct = ...
 local LISTS = {HGETALL = true, HMGET = true, ZMSCORE = true, ZREVRANGE = true}
 redis = {call = function(command, ...)
   if LISTS[command] then return {direct(command, ...)} end
+  if command == 'HSCAN' or command == 'ZSCAN' then
+    local found = {direct(command, ...)}
+    return {table.remove(found, 1), found}
+  end
   if command == 'TYPE' then return {ok = direct(command, ...)} end
   return direct(command, ...)
 end}
@@ -64,7 +68,7 @@ class Interpreter:
         runtime = import_module("lupa.lua51").LuaRuntime(encoding=None, unpack_returned_tuples=True)
         load = runtime.execute(LOADER)
         self._call = load(RUNNER)(self._direct)
-        self._scripts = {name: load(text(name).encode()) for name in scripts.SCRIPTS}
+        self._scripts = {name: load(plain(text(name)).encode()) for name in scripts.SCRIPTS}
         self.state = State()
         self.commands = 0
 
@@ -81,6 +85,11 @@ class Interpreter:
     def _direct(self, command: bytes, *words: bytes) -> Any:
         self.commands += 1
         return COMMANDS[command](self.state, *words)
+
+
+def plain(text: str) -> str:
+    """A script without the line that is for the server: ``#!lua flags=…``."""
+    return f"--{text}" if text.startswith("#!") else text
 
 
 def _value(flat: Any) -> Any:

@@ -28,12 +28,13 @@ class ServerError(Exception):
 class State:
     """All keys of a server; text is a key of a type that no script expects."""
 
-    __slots__ = ("expires", "keys", "log")
+    __slots__ = ("expires", "keys", "log", "now")
 
     def __init__(self) -> None:
         self.log: LogState | None = None  # of a snapshot, once somebody parsed it
         self.keys: dict[bytes, Hash | SortedSet | bytes] = {}
         self.expires: dict[bytes, int] = {}
+        self.now = 0  # epoch ms, of the last look at expiries
 
     def copy(self) -> State:
         """A snapshot that later writes do not reach."""
@@ -45,6 +46,7 @@ class State:
 
     def expire(self, now: int) -> None:
         """Keys whose time has come are gone."""
+        self.now = now
         for key in [key for key, at in self.expires.items() if at <= now]:
             self.drop(key)
 

@@ -51,9 +51,11 @@ def expiries(valkey: redis.Redis) -> dict[bytes, int]:
 
 
 def assert_same(valkey: redis.Redis, state: State) -> None:
-    """Keys, values, expiry."""
+    """Keys, values, expiry; what submits leave expires by the server's own clock."""
     assert contents(valkey) == dict(state.keys)
-    assert expiries(valkey) == state.expires
+    own, announce = expiries(valkey), KEYS.announce.encode()
+    assert own.keys() == state.expires.keys()
+    assert {**own, announce: 0} == {**state.expires, announce: 0}
 
 
 # ---------------------------------------------------------------- commands
@@ -82,6 +84,12 @@ def words(rng: random.Random) -> list[bytes]:
         [b"ZCOUNT", key, rng.choice((b"", b"(")) + score[0], b"+inf"],
         [b"ZCOUNT", key, score[0], score[1]],
         [b"PEXPIREAT", key, str(START_MS * 2).encode()],
+        [b"ZADD", key, b"GT", b"CH", score[0], member[0], score[1], member[1]],
+        [b"HEXISTS", key, member[0]],
+        [b"ZREM", key, *member[:2]],
+        [b"ZSCORE", key, member[0]],
+        [b"HSCAN", key, b"0", b"COUNT", b"100"],
+        [b"ZSCAN", key, b"0", b"MATCH", member[0] + b"*", b"COUNT", b"1000"],
     ]
     return rng.choice(choices)
 
@@ -92,6 +100,8 @@ def in_memory(state: State, command: list[bytes]) -> Any:
         reply = COMMANDS[command[0]](state, *command[1:])
     except ServerError:
         return "WRONGTYPE"
+    if command[0] in (b"HSCAN", b"ZSCAN"):
+        return [reply[0], list(reply[1:])]
     if isinstance(reply, tuple):
         return [None if item is False else item for item in reply]
     return None if reply is False else reply
@@ -124,7 +134,7 @@ def test_commands_answer_as_a_server_does(valkey: redis.Redis, seed: int) -> Non
 # ---------------------------------------------------------------- scripts
 def script_call(rng: random.Random) -> Command:
     """A call as an applier or a reader makes it, or nearly."""
-    kind = rng.choices(("apply", "moderate", "define", "board", "page", "primary"), (10, 2, 2, 2, 2, 1))[0]
+    kind = rng.choices(("apply", "moderate", "due", "define", "board", "page", "primary"), (10, 6, 3, 2, 2, 2, 1))[0]
     start = rng.randrange(6)
     now = START_MS + rng.choice((0, 0, 0, 400 * 86_400_000))
     range_ = Range(
@@ -138,7 +148,13 @@ def script_call(rng: random.Random) -> Command:
         judged = rng.choice((0, 0, 0, 1))
         return scripts.apply_runs(KEYS, digest, source, judged, now, [board_runs(rng) for _ in range(rng.randrange(3))])
     if kind == "moderate":
-        return scripts.moderate(KEYS, digest, range_, now)
+        return scripts.moderate(KEYS, digest, range_, now, operations(rng, start))
+    if kind == "due":
+        best = rng.choice((None, 5, 8 * 10**15, TOP))
+        boards = [scripts.DueBoard(ref, best, [("a|r", TOP)] * rng.randrange(2))] * rng.randrange(2)
+        folded = {"runs:0": rng.choice((0, 9)), "runs:1": 9, "runs:2": 9}
+        args = rng.choice(PLAYERS), rng.choice((0, 1, 9)), rng.choice((None, 0, 1, 9))
+        return scripts.put_due(KEYS, digest, *args, now, folded, boards)
     if kind == "define":
         mode = rng.choice(("new", "new", "change", "reach"))
         return scripts.define_boards(KEYS, mode, DEFINITIONS, MAX_FUTURE_MS, START_MS - 1000)
@@ -148,6 +164,20 @@ def script_call(rng: random.Random) -> Command:
         after = None if rng.random() < 0.3 else (rng.choice(PLAYERS), rng.choice((5, 8 * 10**15, TOP)))
         return scripts.read_page(KEYS, ref, after, rng.randrange(1, 4))
     return scripts.read_primary(KEYS)
+
+
+def operations(rng: random.Random, start: int) -> list[scripts.Operation]:
+    """Events, one a player."""
+    made = []
+    for offset, player in enumerate(rng.sample(PLAYERS, rng.randrange(4)), start):
+        ref, composite = REFS[rng.choice(WINDOWS)], rng.choice((5, 8 * 10**15, TOP))
+        name, words = rng.choice((
+            ("ban", (f"ban {offset}",)), ("unban", ()), ("none", ()), ("erase", ()),
+            ("accept", ("r", rng.randrange(2), ref.reference, ref.window.start, ref.expires, composite)),
+            ("reject", ("r", ref.reference, composite)),
+        ))  # fmt: skip
+        made.append(scripts.Operation(offset, name, player, words))
+    return made
 
 
 def board_runs(rng: random.Random) -> BoardRuns:
@@ -169,7 +199,7 @@ def disturb(rng: random.Random, valkey: redis.Redis, state: State) -> None:
         state.keys[key.encode()] = b"?"
     else:
         valkey.hset(KEYS.hidden, "a", "ban 0")
-        state.keys[KEYS.hidden.encode()] = Hash({b"a": b"ban 0"})
+        state.keys[KEYS.hidden.encode()] = Hash({**state.hash(KEYS.hidden.encode()), b"a": b"ban 0"})
 
 
 @pytest.mark.parametrize("seed", range(20))

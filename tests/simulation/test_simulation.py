@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.simulation.directed import DIRECTED
 from tests.simulation.found import FOUND
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.patches import changed
@@ -16,7 +17,7 @@ SUITE_S = 55.0  # of a slow machine: fewer seeds then, never a slower suite
 
 
 def test_every_schedule_ends_with_the_boards_and_changes_of_the_log() -> None:
-    """I1, I2, I3, I4, I6, I8, I9, I10 after every step and at rest."""
+    """I1, I2, I3, I4, I5, I6, I8, I9, I10 after every step and at rest."""
     end = time.monotonic() + SUITE_S
     for first in range(0, SEEDS, 50):
         failing = first_failing(range(first, first + 50))
@@ -32,7 +33,16 @@ def test_every_schedule_ends_with_the_boards_and_changes_of_the_log() -> None:
 def test_a_broken_build_is_found(name: str) -> None:
     """What a mutant breaks, some schedule shows."""
     with changed(*MUTANTS[name]) as lua:
-        assert first_failing(range(MUTANT_SEEDS), lua) is not None
+        if name in DIRECTED:
+            assert play(DIRECTED[name], lua) is not None
+        else:
+            assert first_failing(range(MUTANT_SEEDS), lua) is not None
+
+
+@pytest.mark.parametrize("name", DIRECTED)
+def test_a_schedule_for_a_broken_build_holds_for_the_product(name: str) -> None:
+    """I3, I4, I6."""
+    assert play(DIRECTED[name]) is None
 
 
 @pytest.mark.parametrize("name", FOUND)

@@ -94,16 +94,17 @@ class World(Group):
             member.ports[name].cut(False)
         self.look(name)
 
-    def lose(self, name: str, board: int, wrong: bool) -> None:
-        """Somebody deletes a board's key, or puts something else there."""
+    def lose(self, name: str, board: int, wrong: bool, side: str = "-") -> None:
+        """Somebody deletes a board's key, or puts something else there, or in the place of a side key."""
         reference = OF[name][board % len(OF[name])]
         state = self.servers[name].state
+        key = board_key(reference) + side.strip("-").encode()
         if type(state.keys.get(board_key(reference))) is not SortedSet:
             return
         self.watches[name].alarms.add(reference)
-        state.drop(board_key(reference))
-        if wrong:
-            state.keys[board_key(reference)] = b"?"
+        state.drop(key)
+        if wrong or key != board_key(reference):
+            state.keys[key] = b"?"
         self.servers[name].keep()
         self.look(name)
 

@@ -200,3 +200,40 @@ def test_a_refold_keeps_what_lies_before_it() -> None:
     assert (lane.next, lane.to_commit(), dropped.void) == (5, None, True)
     kept.applied("one")
     assert lane.to_commit() == 5
+
+
+def test_calls_that_wait_for_moderation_let_it_pass() -> None:
+    """One call of each of more partitions than the wire holds: else the events that they wait for were never sent."""
+    scene = Scene()
+    scene.lanes = [Lane(f"runs:{p}", 0, None, 0, 99) for p in range(DEPTH)] + [Lane("moderation", 0, None, 0, 99)]
+    waiting = [scene.offer(p, 1) for p in range(DEPTH)]
+    scene.offer(DEPTH, 1)
+    scene.queue.pump()
+    scene.port.replies = [reply(1)] * DEPTH
+    assert [call for call, _ in scene.queue.collect()] == waiting
+    for call in waiting:
+        scene.queue.again(call, "waits for moderation")
+    scene.queue.collect()
+    scene.clock.advance(5000)
+    scene.queue.pump()
+    assert [command.script for command in scene.port.sent][DEPTH:] == [
+        f"{DEPTH}:0", *(f"{p}:0" for p in range(DEPTH - 1))
+    ]  # fmt: skip
+
+
+def test_calls_behind_one_that_waits_for_moderation_wait_with_it() -> None:
+    """In their order: their partition is not behind the log, nothing has to be read again."""
+    scene = Scene()
+    first, second, other = scene.offer(0, 1), scene.offer(0, 2), scene.offer(1, 1)
+    scene.queue.pump()
+    scene.port.replies = [reply(1), reply(1), reply(1)]
+    scene.queue.collect()
+    assert not scene.queue.follows_a_failure(first)
+    scene.queue.again(first, "waits for moderation")
+    assert scene.queue.follows_a_failure(second)
+    assert not scene.queue.follows_a_failure(other)
+    scene.queue.again(second, "waits for moderation")
+    scene.queue.collect()
+    scene.clock.advance(5000)
+    scene.queue.pump()
+    assert [command.script for command in scene.port.sent] == ["0:0", "0:1", "1:0", "0:0", "0:1"]

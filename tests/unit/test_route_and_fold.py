@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from decimal import Decimal
+from typing import Any, Literal
 
 import pytest
 
 from maxboard.boards import Boards
 from maxboard.config import parse
 from maxboard.model import Record, Run
+from maxboard.moderation.events import Event, found
+from maxboard.moderation.history import History
+from maxboard.moderation.rules import Rule, Rules
 from maxboard.pipeline.fold import Fold, folds
 from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.reach import earliest_needed
@@ -167,6 +171,105 @@ def test_a_run_for_no_board_is_counted_as_such() -> None:
     """I10."""
     (fold,) = fold_all([record(0, "a", 5)], 0, 10, k={"match": {"mode": "kart"}})
     assert dict(fold.fates) == {"no-board": 1}
+
+
+CAP = Rule("cap", "hold", score_above=Decimal(100))
+LOW = Rule("low", "reject", score_below=Decimal(2))
+
+
+def moderated(*events: Event) -> History:
+    """The log of moderation, an event a millisecond from MONDAY on."""
+    history = History()
+    for offset, event in enumerate(events):
+        history.add(offset, MONDAY + offset, event)
+    return history
+
+
+def verdict(type_: Literal["accept", "reject"], run_id: str) -> Event:
+    carried = found(Run(run_id, "a", 5, MONDAY, {}), MONDAY)
+    return Event("e", type_, "a", "ops", rfc3339(MONDAY), run_id=run_id, run=carried)
+
+
+def erasure(player: str) -> Event:
+    return Event("e", "erase", player, "ops", rfc3339(MONDAY))
+
+
+def judged_fold(
+    records: list[Record], history: History, judged: dict[str, int] | None = None, *rules: Rule, **configured: Any
+) -> Fold:
+    """One fold by these rules; ``judged`` of both primaries: all of the history."""
+    router = Router(list(boards(**(configured or {"w": {}})).by_name.values()))
+    at = judged or dict.fromkeys(("one", "two"), history.position)
+    (fold,) = folds(records, 0, router, Judge(300_000, Rules(rules or (CAP, LOW)), history), at, 100)
+    return fold
+
+
+def bests(fold: Fold) -> dict[str, dict[str, int]]:
+    """Scores by board and player."""
+    return {s.ref.reference: {p: b[0] >> 30 for p, b in players.items()} for s, players in fold.bests.items()}
+
+
+def waiting(fold: Fold) -> dict[str, dict[str, int]]:
+    return {s.ref.reference: {m: c >> 30 for m, c in members.items()} for s, members in fold.held.items()}
+
+
+def test_a_run_that_a_rule_holds_waits_under_its_player_and_run_id() -> None:
+    """D7: of two deliveries of one run id the greater waits."""
+    again = json.loads(record(1, "a", 300).value or b"") | {"run_id": "r0"}
+    fold = judged_fold([record(0, "a", 200), Record(0, 1, MONDAY, b"a", json.dumps(again).encode())], History())
+    assert (bests(fold), waiting(fold)) == ({}, {"w:2026-W45": {"a|r0": 300}})
+    assert (fold.fates["held"], fold.entries, fold.letters) == (2, 1, [])
+
+
+def test_a_run_that_a_rule_rejects_is_one_dead_letter_naming_its_boards() -> None:
+    """I10: also where another board could not hold it anyway."""
+    fold = judged_fold([record(0, "a", 1)], History(), w={}, v={"score_min": 1}, x={"score_min": 2})
+    ((_, refusal),) = fold.letters
+    assert (bests(fold), sorted(refusal.boards)) == ({}, ["v:2026-W45", "w:2026-W45", "x:2026-W45"])
+    assert fold.fates == {"dead-letter": 3}
+    (only,) = judged_fold([record(0, "a", 1)], History()).letters
+    assert only[1].reason == "rejected"
+
+
+def test_a_rejected_run_of_moderation_is_counted_and_no_dead_letter() -> None:
+    """I10: it was decided, nothing is wrong with the record. A reject outranks an accept after it."""
+    history = moderated(verdict("reject", "r0"), verdict("accept", "r0"))
+    fold = judged_fold([record(0, "a", 50), record(1, "a", 40)], history)
+    assert (bests(fold), fold.letters, fold.fates) == ({"w:2026-W45": {"a": 40}}, [], {"rejected": 1})
+
+
+def test_an_accept_outranks_every_rule() -> None:
+    """Of a run that a rule holds, and of one that a rule rejects."""
+    history = moderated(verdict("accept", "r0"), verdict("accept", "r1"))
+    fold = judged_fold([record(0, "a", 200), record(1, "a", 1)], history)
+    assert (bests(fold), fold.held, fold.letters) == ({"w:2026-W45": {"a": 200}}, {}, [])
+
+
+def test_runs_recorded_before_an_erasure_do_not_count_and_later_ones_do() -> None:
+    """Recorded at MONDAY + 1, as all here; also what would wait."""
+    before = moderated(*[erasure("b")] * 2, erasure("a"))
+    after = moderated(erasure("a"), erasure("a"))
+    assert bests(judged_fold([record(0, "a", 50), record(1, "a", 200)], before)) == {}
+    assert waiting(judged_fold([record(0, "a", 200)], before)) == {}
+    assert bests(judged_fold([record(0, "a", 50)], after)) == {"w:2026-W45": {"a": 50}}
+
+
+def test_each_primary_is_judged_at_its_own_moderation_position() -> None:
+    """One that does not have the verdict yet gets what is right there."""
+    two = {"primary": "two"}
+    fold = judged_fold([record(0, "a", 200)], moderated(verdict("accept", "r0")), {"one": 0, "two": 1}, w={}, v=two)
+    assert (bests(fold), waiting(fold)) == ({"v:2026-W45": {"a": 200}}, {"w:2026-W45": {"a|r0": 200}})
+
+
+def test_a_rule_of_one_board_leaves_the_others_alone() -> None:
+    rule = Rule("cap", "hold", score_above=Decimal(100), boards=frozenset({"v"}))
+    fold = judged_fold([record(0, "a", 200)], History(), None, rule, w={}, v={})
+    assert (bests(fold), waiting(fold)) == ({"w:2026-W45": {"a": 200}}, {"v:2026-W45": {"a|r0": 200}})
+
+
+def test_what_a_board_cannot_hold_is_a_dead_letter_before_a_rule_may_hold_it() -> None:
+    fold = judged_fold([record(0, "a", 2000)], History())
+    assert ([refusal.reason for _, refusal in fold.letters], fold.held) == (["score-range"], {})
 
 
 def test_a_log_is_needed_from_the_start_of_the_oldest_window_kept() -> None:

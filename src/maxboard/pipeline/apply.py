@@ -117,8 +117,14 @@ class PrimaryQueue:
 
     def again(self, call: Call, why: str) -> None:
         """Send a call before all that wait, after a short pause; answered calls behind it may follow it."""
+        if not self._failed:
+            self._pause(why)
         self._failed.append(call)
-        self._pause(why)
+
+    def follows_a_failure(self, call: Call) -> bool:
+        """Whether a call of the same partition before this one is to be sent again."""
+        flight = call.flight
+        return flight is not None and any(c.flight is not None and c.flight.lane is flight.lane for c in self._failed)
 
     def drop(self, field: str) -> None:
         """Forget the calls of a partition that are not on the wire."""
@@ -179,7 +185,7 @@ class PrimaryQueue:
             parsed = call.parse(reply)  # type: ignore[arg-type]
             if call.command is self._wait:
                 answered += self._confirmed(parsed, int(self._wait.args[0]))
-            elif self._behind_a_failure(call, parsed):
+            elif parsed_refused(parsed) and self.follows_a_failure(call):
                 self._failed.append(call)
             else:
                 (answered if self._wait is None else self._held).append((call, parsed))
@@ -210,11 +216,6 @@ class PrimaryQueue:
             return []
         held, self._held = self._held, []
         return held
-
-    def _behind_a_failure(self, call: Call, parsed: Any) -> bool:
-        if not parsed_refused(parsed) or call.flight is None:
-            return False
-        return any(c.flight is not None and c.flight.lane is call.flight.lane for c in self._failed)
 
     def _fail(self, call: Call, failure: Failure) -> None:
         if call.command is not self._wait:  # the next batch brings another

@@ -53,7 +53,9 @@ class Recovery:
         if behind and reply.position is None and call.first and (waits or stale):
             behind = False  # it takes what is first there; what it lacks is moderation
         if behind:
-            if not flight.void:
+            if queue.follows_a_failure(call):  # one that waits for moderation: behind it, not behind the log
+                queue.again(call, f"primary {name!r} waits for moderation")
+            elif not flight.void:
                 self._gap(name, queue, flight.lane, reply.position)
         elif waits:
             queue.again(call, f"primary {name!r} waits for moderation")
