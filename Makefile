@@ -7,7 +7,7 @@ DIR ?= .maxboard
 READY := $(VENV)/.ready
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -22,8 +22,8 @@ setup: $(READY) ## Make the virtual environment
 demo: $(READY) ## The main job on real servers: runs through Kafka onto two boards; ends by itself
 	@$(BIN)/maxboard demo --dir $(DIR)
 
-run: $(READY) ## Keep a generator and an applier going until Ctrl-C
-	@$(BIN)/maxboard demo --dir $(DIR) --forever
+run: $(READY) ## Stack, applier, generator, API and page until Ctrl-C; prints the address
+	@$(BIN)/maxboard run --dir $(DIR)
 
 test: $(READY) ## The whole suite on real servers
 	@$(BIN)/python -m pytest tests
@@ -42,6 +42,13 @@ bench: $(READY) ## Measure; writes docs/benchmarks.md
 
 bench-moderation: $(READY) ## Measure bans under load; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks.moderating
+
+bench-serving: $(READY) ## Measure submits and reads over HTTP; prints a table
+	@$(BIN)/python -m tests.benchmarks.serving --seconds 10
+
+MEMBERS ?= 5000000
+bench-rebuild: $(READY) ## Measure both ways of a rebuild of MEMBERS=5000000; prints a table
+	@$(BIN)/python -m tests.benchmarks.rebuild --members $(MEMBERS)
 
 SEEDS ?= 10000
 simulate: $(READY) ## Play SEEDS=10000 simulated schedules of workers and faults
@@ -62,4 +69,4 @@ clean: ## End the embedded stack, remove everything that was made here
 	@if [ -x $(BIN)/maxboard ]; then $(BIN)/maxboard dev down --dir $(DIR) || true; fi
 	@rm -rf $(VENV) $(DIR) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 
-.PHONY: help setup demo run test unit lint types bench bench-moderation simulate chaos conformance clean
+.PHONY: help setup demo run test unit lint types bench bench-moderation bench-serving bench-rebuild simulate chaos conformance clean

@@ -101,9 +101,11 @@ TABLES: dict[str, tuple[type[BaseModel], str, dict[str, str]]] = {
     ),
     "[judge.rules.NAME]": (
         RuleConfig,
-        "A rule for runs that a board could hold; all that it says must fit, and the first rule of the file that fits "
-        "decides. To change one without a rebuild, end it with `until` and add another with the same `since`, both "
-        "later than any record applied.",
+        (
+            "A rule for runs that a board could hold; all that it says must fit, and the first rule of the file that "
+            "fits decides. To change one without a rebuild, end it with `until` and add another with the same `since`, "
+            "both later than any record applied."
+        ),
         {
             "action": "`hold`: the run waits for a verdict. `reject`: it never counts, and is a dead letter.",
             "score_above": "Fits scores above this; the limit itself does not fit.",
@@ -112,8 +114,10 @@ TABLES: dict[str, tuple[type[BaseModel], str, dict[str, str]]] = {
             "boards": "Names of the boards that it is for; empty: all.",
             "since": "Record time from which on it is in force.",
             "until": "Record time before which it is.",
-            "callable": "`package.module:function`, or an entry point of the group `maxboard.rules`: gets a list of "
-            "runs, returns for each True, False, `accept`, `hold` or `reject`. If it fails, its runs are held.",
+            "callable": (
+                "`package.module:function`, or an entry point of the group `maxboard.rules`: gets a list of runs, "
+                "returns for each True, False, `accept`, `hold` or `reject`. If it fails, its runs are held."
+            ),
         },
     ),
     "[serve]": (

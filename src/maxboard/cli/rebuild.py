@@ -40,7 +40,7 @@ jobs_option = click.option(
 @click.option("--from-checkpoint", default="none", metavar="URL", help="Begin with the newest there; none: the log.")
 @click.option("--plan", "only_plan", is_flag=True, help="Say what it would do and need; change nothing.")
 @click.option("--max-rate", type=click.IntRange(0), default=0, metavar="N", help="Members a second; 0: no limit.")
-@click.option("--chunk", type=int, default=1000, show_default=True, help="Members a call.")
+@click.option("--chunk", type=int, default=500, show_default=True, help="Members a call.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="With --route file: where to write it.")
 @click.option("--start-server", is_flag=True, help="With --route file: start the embedded servers from it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

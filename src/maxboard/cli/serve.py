@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -81,16 +84,37 @@ def _run(config: object, workers: int) -> None:
 
     assert isinstance(config, uvicorn.Config)
     server = uvicorn.Server(config)
-    listening = config.bind_socket()
+    listening = _listen(config.host, config.port)
     where, port = listening.getsockname()[:2]
     shown = f"[{where}]" if ":" in where else where
     click.echo(f"serving http://{shown}:{port}", err=True)
     if workers > 1:
         Multiprocess(config, sockets=[listening]).run()
         return
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises what ended it again, to those who listened before
+        signal.signal(number, _ended)
     server.run(sockets=[listening])
     if not server.started:
         sys.exit(1)
+
+
+def _ended(number: int, frame: FrameType | None) -> None:
+    """Everything is answered and closed by now: exit 0."""
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that processes can share. Raises ``WrongUse`` where it cannot be."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(BACKLOG)  # from now on who comes waits, and is answered once the processes are up
+    except OSError as error:
+        listening.close()
+        raise WrongUse(f"--host {host} --port {port}: {error.strerror or error}: choose another") from None
+    listening.set_inheritable(True)
+    return listening
 
 
 def application() -> Guard:

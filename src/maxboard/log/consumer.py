@@ -117,12 +117,25 @@ class GroupLog:
         if code == KafkaError._PARTITION_EOF:
             ends[self._fields[place]] = message.offset()
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise Stop(
-                f"topic {place[0]!r}, partition {place[1]}: {error.str()}: what was to be read next is gone; "
-                f"start again, and the primaries will say what they lack"
-            )
+            raise self._gone(place, error)
         else:
             self.trouble = f"Kafka: {error.str()}"
+
+    def _gone(self, place: tuple[str, int], error: KafkaError) -> Stop:
+        """What was to be read next is not there: retention took it, or the topic is another one by now."""
+        try:
+            anew = str(self._offsets.describe([self._kafka.topics.runs])[self._kafka.topics.runs].topic_id)
+        except MaxboardError:
+            anew = self._info.runs_id
+        if anew != self._info.runs_id:
+            return Stop(
+                f"topic {self._kafka.topics.runs!r} was created anew while it was read: bring it back, or start again "
+                f"with --accept-new-topic"
+            )
+        return Stop(
+            f"topic {place[0]!r}, partition {place[1]}: {error.str()}: what was to be read next is gone; "
+            f"start again, and the primaries will say what they lack"
+        )
 
     def place(self, field: str, offset: int) -> None:
         topic, partition = self._partition(field)

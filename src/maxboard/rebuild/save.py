@@ -1,0 +1,109 @@
+"""``checkpoint``: fold a board up to the log's end and save it; the newest earlier one saves reading the log again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from maxboard.boards import BoardRef
+from maxboard.config import Settings
+from maxboard.errors import MaxboardError, Refused
+from maxboard.rebuild.board_fold import BoardFold
+from maxboard.rebuild.checkpoint import Checkpoint, Origin, find, is_numeric, write
+from maxboard.rebuild.fold import Folder, fold_folder, window_is_over
+from maxboard.rebuild.live import base_of
+from maxboard.rebuild.log_ends import LogBounds
+from maxboard.rebuild.moderation_log import read_history
+from maxboard.rebuild.preflight import check_topics
+from maxboard.rebuild.progress import Bars, Report
+from maxboard.rebuild.rows import EMPTY, Rows
+from maxboard.rebuild.store import Store
+from maxboard.rebuild.target import Target
+
+NEWEST = "newest"
+
+
+@dataclass(frozen=True)
+class Options:
+    """``base``: URL of a checkpoint to begin with, None: the whole log, ``NEWEST``: the newest there, if it fits."""
+
+    work: Path
+    base: str | None = NEWEST
+    jobs: int = 0
+    accept_trimmed: bool = False
+
+
+def save(settings: Settings, ref: BoardRef, url: str, options: Options, bars: Bars, now: int) -> Checkpoint:
+    """Make a checkpoint of one board. Needs Kafka, not the primary. Raises errors of the product."""
+    store = Store(url)
+    if window_is_over(ref, now):
+        raise Refused(f"board {ref.reference} has expired: runs for it do not count any more")
+    on = Target(settings, ref.board.primary)  # connects only when it is asked
+    try:
+        check_topics(on)
+        folder = Folder(
+            settings,
+            on.name,
+            fold_folder(settings, on.name, f"checkpoint-{ref.reference}", options.work),
+            bars,
+            jobs=options.jobs,
+            accept_trimmed=options.accept_trimmed,
+        )
+        history = read_history(settings.kafka)
+        bounds = folder.edges.bounds(bars.say)
+        base = _base(url, ref, bounds, options, bars)
+        bases = {} if base is None else {ref.reference: base}
+        fold = folder.fold([ref], history, history.position, bounds, bases)
+        board = fold.boards[ref.reference]
+        origin = Origin(ref, _epoch(on, ref), bounds.topic_id, fold.positions, fold.judged, now)
+        with bars.phase("write", board.most(), "members") as report:
+            made = write(
+                store,
+                origin,
+                _counted(board, report),
+                EMPTY if board.held is None else board.held,
+                _numeric(board),
+                fold.hidden(),
+            )
+        folder.clean()
+        return made
+    finally:
+        on.close()
+
+
+def _counted(board: BoardFold, report: Report) -> Iterator[Rows]:
+    done = 0
+    for rows in board.bests():
+        yield rows
+        done += len(rows)
+        report(done)
+
+
+def _numeric(board: BoardFold) -> bool:
+    if board.base is not None and not board.base.manifest.numeric:
+        return False
+    return is_numeric(board.best.frames) and all(numeric for _, numeric, _ in board.best.files)
+
+
+def _base(url: str, ref: BoardRef, bounds: LogBounds, options: Options, bars: Bars) -> Checkpoint | None:
+    if options.base != NEWEST:
+        return base_of(options.base, ref, bounds)
+    try:
+        found = find(url, ref.reference)
+    except Refused:
+        return None
+    try:
+        return base_of(found.where, ref, bounds)
+    except Refused as error:
+        bars.say(f"not from the newest checkpoint: {error}")
+        return None
+
+
+def _epoch(on: Target, ref: BoardRef) -> int:
+    """The board's epoch; 0 when the primary does not say it: a checkpoint needs the log alone."""
+    try:
+        entry = on.entry(ref)
+    except MaxboardError:
+        return 0
+    return 0 if entry is None else entry.epoch

@@ -1,0 +1,1 @@
+"""Submits with ranks, reads and the live page over HTTP. ``api`` puts the parts together."""

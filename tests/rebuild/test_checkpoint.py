@@ -1,0 +1,172 @@
+"""Checkpoints: what was saved is read, and what is not of this board, log or definition is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.rebuild.test_rows import BOARDS, pairs_of, rows_of, servers_order
+
+from maxboard import wire
+from maxboard.boards import BoardRef
+from maxboard.config import parse
+from maxboard.errors import Refused, WrongUse
+from maxboard.rebuild import checkpoint
+from maxboard.rebuild.checkpoint import Checkpoint, Origin, is_numeric
+from maxboard.rebuild.store import MANIFEST, Store
+
+NOW = wire.instant("2026-10-29T18:00:00Z")
+CONFIG: dict[str, Any] = {
+    "kafka": {"bootstrap": "unused:1"},
+    "primaries": {"one": {"url": "redis://one:1/0"}},
+    "boards": {
+        "weekly": {"primary": "one", "window": "iso-week", "score_max": 8_000_000},
+        "laps": {"primary": "one", "window": "all-time", "score_max": 9, "scale": 2, "order": "lowest", "tick": "1s"},
+    },
+}
+BUILT = parse(CONFIG).build()
+WEEKLY, LAPS = BUILT.parse("weekly:2026-W44", NOW), BUILT.parse("laps", NOW)
+
+
+def save(
+    store: Store, bests: dict[str, int], held: dict[str, int] | None = None, ref: BoardRef = WEEKLY, at: int = NOW,
+    hidden: frozenset[str] = frozenset(), file_rows: int = 3,
+) -> Checkpoint:  # fmt: skip
+    rows = rows_of(servers_order(list(bests.items())))
+    origin = Origin(ref, 2, "topic-1", {"runs:0": 5}, 3, at)
+    return checkpoint.write(store, origin, [rows], rows_of(held or {}), is_numeric([rows]), hidden, file_rows=file_rows)
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "ck") if request.param == "local" else f"memory://{uuid.uuid4().hex}")
+
+
+@settings(max_examples=60, deadline=None)
+@given(BOARDS, st.dictionaries(st.sampled_from(["7|a", "x|b", "007|c"]), st.integers(0, 2**53 - 1)))
+def test_what_was_saved_is_read(bests: dict[str, int], held: dict[str, int]) -> None:
+    bests = {name: composite for name, composite in bests.items() if wire.valid_id(name)}
+    store = Store(f"memory://{uuid.uuid4().hex}")
+    saved = save(store, bests, held)
+    found = checkpoint.find(store.url, WEEKLY.reference)
+    assert found.manifest == saved.manifest
+    assert [pair for rows in found.bests() for pair in pairs_of(rows)] == servers_order(list(bests.items()))
+    assert dict(pairs_of(found.held())) == held
+    assert (found.manifest.members, found.manifest.held) == (len(bests), len(held))
+
+
+def test_an_analyst_reads_scores_times_and_who_is_hidden(tmp_path: Path) -> None:
+    composer = WEEKLY.board.composer
+    composites = {"7": composer.compose(composer.points(1500), 61_000), "8": composer.compose(composer.points(20), 5)}
+    saved = save(Store(str(tmp_path)), composites, hidden=frozenset({"8"}))
+    frame = pl.read_parquet(tmp_path / saved.folder / "bests-*.parquet")
+    assert frame["player_id"].to_list() == [7, 8]
+    assert frame["score"].to_list() == [1500, 20]
+    assert [wire.rfc3339(int(at.timestamp() * 1000)) for at in frame["achieved_at"]] == [
+        "2026-10-26T00:01:01.000Z", "2026-10-26T00:00:00.005Z",
+    ]  # fmt: skip
+    assert frame["hidden"].to_list() == [False, True]
+
+
+def test_scores_with_decimals_and_lowest_first_are_what_was_submitted(tmp_path: Path) -> None:
+    composer = LAPS.board.composer
+    laps = {"x": composer.compose(composer.points(3), 0), "007": composer.compose(composer.points(4), 0)}
+    saved = save(Store(str(tmp_path)), laps, ref=LAPS)
+    frame = pl.read_parquet(tmp_path / saved.folder / "bests-*.parquet")
+    assert frame.select("player_id", "score").rows() == [("x", 3.0), ("007", 4.0)]
+
+
+def test_the_newest_is_found_and_old_ones_are_pruned(store: Store) -> None:
+    for number in range(4):
+        save(store, {"7": number}, at=NOW + number)
+    save(store, {"7": 9}, ref=LAPS)
+    assert [dict(pairs_of(rows)) for rows in checkpoint.find(store.url, WEEKLY.reference).bests()] == [{"7": 3}]
+    assert len(checkpoint.prune(store, WEEKLY.reference, 2)) == 2
+    assert [one.manifest.created[-4:] for one in checkpoint.listed(store, WEEKLY.reference)] == ["002Z", "003Z"]
+    assert len(checkpoint.listed(store)) == 3
+
+
+def test_without_its_manifest_it_is_not_there(store: Store) -> None:
+    store.write(store.new_folder(WEEKLY.reference, NOW), "bests-00000.parquet", b"half")
+    assert checkpoint.listed(store) == []
+    with pytest.raises(Refused, match="no checkpoint of weekly:2026-W44"):
+        checkpoint.find(store.url, WEEKLY.reference)
+
+
+def test_unfinished_folders_go_once_a_newer_one_is_a_day_older(store: Store) -> None:
+    store.write(store.new_folder(WEEKLY.reference, NOW), "bests-00000.parquet", b"half")
+    save(store, {"7": 1}, at=NOW + 3_600_000)
+    assert checkpoint.prune(store, WEEKLY.reference, 5) == []
+    save(store, {"7": 1}, at=NOW + 25 * 3_600_000)
+    assert len(checkpoint.prune(store, WEEKLY.reference, 5)) == 1
+
+
+def test_any_flipped_byte_of_any_file_is_noticed(tmp_path: Path) -> None:
+    saved = save(Store(str(tmp_path)), {str(n): n for n in range(5)}, {"7|a": 3})
+    folder = tmp_path / saved.folder
+    for file in saved.manifest.files:
+        whole = (folder / file.name).read_bytes()
+        for place in range(0, len(whole), 97):
+            (folder / file.name).write_bytes(whole[:place] + bytes((whole[place] ^ 1,)) + whole[place + 1 :])
+            with pytest.raises(Refused, match="damaged"):
+                saved.verify()
+        (folder / file.name).write_bytes(whole[:-1])
+        with pytest.raises(Refused, match="damaged"):
+            saved.verify()
+        (folder / file.name).unlink()
+        with pytest.raises(Refused, match="it is not there"):
+            saved.verify()
+        (folder / file.name).write_bytes(whole)
+    saved.verify()
+
+
+def test_a_manifest_that_was_changed_is_refused(tmp_path: Path) -> None:
+    saved = save(Store(str(tmp_path)), {"7": 5})
+    path = tmp_path / saved.folder / MANIFEST
+    document = json.loads(path.read_bytes())
+    document["positions"]["runs:0"] = 6
+    path.write_text(json.dumps(document))
+    with pytest.raises(Refused, match="damaged"):
+        checkpoint.find(str(tmp_path), WEEKLY.reference)
+    path.write_text("{}")
+    with pytest.raises(Refused, match="no manifest"):
+        checkpoint.find(str(tmp_path), WEEKLY.reference)
+
+
+def test_another_board_definition_or_log_is_refused(tmp_path: Path) -> None:
+    saved = save(Store(str(tmp_path)), {"7": 5})
+    saved.check(WEEKLY, "topic-1")
+    with pytest.raises(Refused, match="a checkpoint of weekly:2026-W44, not of weekly:2026-W43"):
+        saved.check(BUILT.parse("weekly:2026-W43", NOW), "topic-1")
+    other = dataclasses.replace(WEEKLY, board=dataclasses.replace(WEEKLY.board, grace=5))
+    with pytest.raises(Refused, match="another definition"):
+        saved.check(other, "topic-1")
+    with pytest.raises(Refused, match="another topic"):
+        saved.check(WEEKLY, "topic-2")
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(str(tmp_path))
+    write = store.write
+
+    def full(folder: str, name: str, data: bytes) -> None:
+        if name == "bests-00001.parquet":
+            raise Refused("cannot write: No space left on device")
+        write(folder, name, data)
+
+    monkeypatch.setattr(store, "write", full)
+    with pytest.raises(Refused, match="No space left"):
+        save(store, {str(n): n for n in range(10)})
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_url_that_nobody_understands_is_a_wrong_use() -> None:
+    with pytest.raises(WrongUse, match="no place for checkpoints"):
+        Store("nosuchprotocol://x")
