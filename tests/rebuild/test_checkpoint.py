@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -73,6 +74,20 @@ def test_an_analyst_reads_scores_times_and_who_is_hidden(tmp_path: Path) -> None
         "2026-10-26T00:01:01.000Z", "2026-10-26T00:00:00.005Z",
     ]  # fmt: skip
     assert frame["hidden"].to_list() == [False, True]
+
+
+def test_the_queries_of_the_docs_give_the_top_of_a_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line each, for Polars and for DuckDB, as an analyst copies them."""
+    page = (Path(__file__).parents[2] / "docs" / "rebuild.md").read_text(encoding="utf-8")
+    with_polars = next(line.strip() for line in page.splitlines() if line.strip().startswith("pl.scan_parquet("))
+    with_duckdb = next(line.strip() for line in page.splitlines() if line.strip().startswith("SELECT player_id"))
+    composer = WEEKLY.board.composer
+    composites = {str(n): composer.compose(composer.points(n), 0) for n in range(1, 13)}
+    save(Store(str(tmp_path / "boards")), composites, hidden=frozenset({"12"}))
+    monkeypatch.chdir(tmp_path)
+    best = list(range(11, 1, -1))
+    assert eval(with_polars, {"pl": pl})["score"].to_list() == best  # noqa: S307  # a line of our own page
+    assert duckdb.execute(with_duckdb).fetchall() == [(n, n) for n in best]
 
 
 def test_scores_with_decimals_and_lowest_first_are_what_was_submitted(tmp_path: Path) -> None:

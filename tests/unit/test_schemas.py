@@ -75,7 +75,8 @@ def documents(path: Path) -> list[Any]:
 def test_the_schema_files_are_what_the_code_generates(tmp_path: Path) -> None:
     """No drift: python -m maxboard.schemas changes nothing."""
     written = schemas.write(tmp_path)
-    assert sorted(path.name for path in written) == sorted(path.name for path in FOLDER.glob("*.json"))
+    others = {"openapi.json"}  # of the HTTP API, which has a generator of its own
+    assert {path.name for path in written} == {path.name for path in FOLDER.glob("*.json")} - others
     for path in written:
         assert path.read_text() == (FOLDER / path.name).read_text(), f"run python -m maxboard.schemas for {path.name}"
 
