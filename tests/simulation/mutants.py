@@ -14,6 +14,7 @@ from maxboard.pipeline.commit import Flight, Lane
 from maxboard.pipeline.due import DuePlayers
 from maxboard.pipeline.expiry import Expiry
 from maxboard.pipeline.judge import Judge
+from maxboard.pipeline.moderating import Moderation
 from maxboard.pipeline.owner import Words
 from maxboard.pipeline.recovery import Recovery
 
@@ -183,20 +184,20 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
     "stamps by the primary's moderation position": (
         Line(applier, "rank_changes", "history.last_event(player, moderation) if player in moderated else 0",
              "moderation"),
-        Line(Applier, "_moderated", "history.last_event(cause.event.player_id, at)", "at"),
+        Line(Moderation, "changes", "self._history.last_event(cause.event.player_id, at)", "at"),
         Line(DuePlayers, "answered", "history.last_event(job.player, at)", "at"),
     ),
     "stamps by all that is known": (
         Line(applier, "rank_changes", "history.last_event(player, moderation)", "history.last_event(player, 1 << 53)"),
     ),
     "replies are understood before the history is read": (
-        Line(Applier, "_known", "return reply.moderation <= self._judge.history.position", "return True"),
-        Line(Applier, "_read", "min(judged, self._judge.history.position)", "judged"),
-        Line(Applier, "_poll", "full = full or max", "full = full or 0 * max"),
+        Line(Moderation, "shows", "return moderation <= self._history.position", "return True"),
+        Line(Moderation, "judged", "min(shown, self._history.position)", "shown"),
+        Line(Applier, "_poll", "full = full or self._moderation.behind", "full = full"),
     ),
     "events are sent before the history has them": (
-        Line(Applier, "_take_moderation", "if records and history.position <= records[-1].offset", "if False"),
-        Line(Applier, "_take_moderation", "if records and records[0].offset <= history.position", "if False"),
+        Line(Moderation, "take", "if records and self._history.position <= records[-1].offset", "if False"),
+        Line(Moderation, "take", "if records and records[0].offset <= self._history.position", "if False"),
     ),
     "moderation is not read while the queues are full": (
         Line(Applier, "_owes_moderation", "return lane is not None and", "return False and lane is not None and"),

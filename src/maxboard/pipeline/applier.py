@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 
 from maxboard.board import scripts
 from maxboard.board.registry import MODERATION
@@ -21,17 +20,16 @@ from maxboard.board.scripts import ApplyReply, DueReply, ModerateReply
 from maxboard.boards import Boards
 from maxboard.errors import Stop
 from maxboard.keys import Keys
-from maxboard.moderation.events import encode_event
 from maxboard.pipeline import freshness
 from maxboard.pipeline.apply import Call, PrimaryQueue
 from maxboard.pipeline.calls import Calls
 from maxboard.pipeline.commit import Flight, Lane
 from maxboard.pipeline.due import DuePlayers
-from maxboard.pipeline.emit import change_letters, dead_letter, moved_changes, rank_changes
-from maxboard.pipeline.expiry import Expiry
+from maxboard.pipeline.emit import change_letters, dead_letter, rank_changes
 from maxboard.pipeline.fold import Fold, folds
 from maxboard.pipeline.judge import Judge
-from maxboard.pipeline.owner import Part, Words, learn, parts
+from maxboard.pipeline.moderating import Moderation, moderation_of
+from maxboard.pipeline.owner import Part
 from maxboard.pipeline.ports import Batch, Edges, Ends, Letter, Placement
 from maxboard.pipeline.recovery import Recovery
 from maxboard.pipeline.route import Router
@@ -83,19 +81,16 @@ class Applier:
         self.lanes: dict[str, Lane] = {}
         self.tally = Tally()
         self.notices: list[str] = []  # what an operator should read; drained by the loop
-        self.judged = dict.fromkeys(primaries, 0)  # the greatest moderation position that a reply has shown
         self._judge, self._topics = judge, topics
-        self._log, self._history, self._outbox, self._clock = log, edges.history, edges.outbox, clock
+        self._log, self._outbox, self._clock = log, edges.outbox, clock
         self._router = Router([b for b in boards.by_name.values() if b.primary in primaries])
         self.queues = {name: PrimaryQueue(name, port, clock) for name, port in primaries.items()}
-        self._boards, self._words, self._expiry = boards, Words(self._router, judge), Expiry(judge.history)
+        self._moderation = Moderation(boards, self._router, judge, edges.history, primaries)
         self._calls = Calls(boards, keys, judge.max_future, primaries, log.topics())
         self._recovery = Recovery(boards, judge.max_future, self._calls, log, clock, self.notices.append, self._rewound)
         digests = self._calls.digests
         self.due = DuePlayers(boards, keys, digests, self._router, judge, edges.finder, clock, self._put)
         self._unread: dict[str, deque[tuple[Call, object]]] = {name: deque() for name in primaries}
-        self._deferred: list[Batch] = []  # of moderation: the history is not read that far
-        self._registered = 0  # boards of the primary that has most
         self._called: dict[str, float] = {}  # field -> when its last call was queued
         self._asked_ends = self._committed_at = 0.0
         self._asked_at: dict[str, int] = {}  # field -> `done` when the ends were asked for
@@ -106,35 +101,24 @@ class Applier:
     # ------------------------------------------------------------------ the flow
     def step(self, wait: float) -> bool:
         """One round; waits up to ``wait`` s for records when nothing is on its way. True: something was done."""
-        learned = self._learn()
-        batches = self._poll(LEARN_S if any(self._unread.values()) or self._deferred else wait)
-        deferred, self._deferred = self._deferred, []
+        moderation = self._moderation
+        learned = moderation.learn()
+        batches = self._poll(LEARN_S if any(self._unread.values()) or moderation.deferred else wait)
+        deferred, moderation.deferred = moderation.deferred, []
         for batch in (*deferred, *batches):
             self._take(batch)
+        self.notices += moderation.failures()
         self._keep_fresh()
-        self.due.step(self.queues, self._read())
+        self.due.step(self.queues, moderation.judged())
         for queue in self.queues.values():
             queue.pump()
         answered = self.collect()
         self._commit()
         return learned or bool(batches) or answered
 
-    def _learn(self) -> bool:
-        """Read the moderation log on; True: something came."""
-        history = self._judge.history
-        batches = self._history.poll()
-        for batch in batches:
-            learn(history, batch.records)
-            if batch.end is not None:
-                history.pass_to(batch.end)
-        if self._judge.rules.failures:
-            self.notices += self._judge.rules.failures
-            self._judge.rules.failures.clear()
-        return bool(batches)
-
     def _poll(self, wait: float) -> list[Batch]:
         full = any(len(queue) >= QUEUE_CALLS for queue in self.queues.values()) or len(self._outbox) >= OUTBOX_RECORDS
-        full = full or max(self.judged.values(), default=0) > self._judge.history.position  # judged by what is known
+        full = full or self._moderation.behind  # runs are judged by what is known
         if not full:
             if self._full_since is not None:
                 self._log.hold(())
@@ -154,31 +138,29 @@ class Applier:
         """Whether events must be read although the queues are full: what fills them may wait for those very events."""
         lane = self.lanes.get(MODERATION)
         waiting = any(queue.holds(MODERATION) for queue in self.queues.values())
-        return lane is not None and lane.next < lane.end and not waiting and not self._deferred
-
-    def _read(self) -> dict[str, int]:
-        """At which moderation position runs are judged, by primary: no further than the history is read."""
-        return {name: min(judged, self._judge.history.position) for name, judged in self.judged.items()}
+        return lane is not None and lane.next < lane.end and not waiting and not self._moderation.deferred
 
     def _take(self, batch: Batch) -> None:
         lane = self.lanes.get(batch.field)
         if lane is None:  # revoked while the batch was on its way
             return
-        if batch.field == MODERATION and self._deferred:  # events do not commute
-            self._deferred.append(batch)
+        if batch.field == MODERATION and self._moderation.deferred:  # events do not commute
+            self._moderation.deferred.append(batch)
             return
         records = batch.records
         first = records[0].offset if records else batch.end
         if first is None or not self._proven(lane, first):
             return
         if batch.field == MODERATION:
-            if not self._take_moderation(lane, batch):
+            if (parts := self._moderation.take(batch)) is None:
                 return
+            for part in parts:
+                self._moderate(lane, part)
         else:
             behind = lane.end - lane.next > CATCHING_UP_RECORDS
             limit = ENTRIES_CATCHING_UP if behind else ENTRIES_LIVE
             taken = 0
-            judged = self._read()
+            judged = self._moderation.judged()
             for fold in folds(records, lane.next, self._router, self._judge, judged, limit):
                 self._send(lane, fold, records[taken].time)
                 taken += fold.records
@@ -226,18 +208,11 @@ class Applier:
         for name, queue in self.queues.items():
             unread = self._unread[name]
             unread += queue.collect()
-            while unread and self._known(name, unread[0][1]):
+            while unread and self._moderation.shows(name, moderation_of(unread[0][1])):
                 some = True
                 self._answered(name, queue, *unread.popleft())
         self._outbox.poll()
         return some
-
-    def _known(self, name: str, reply: object) -> bool:
-        """Whether the history is read as far as the primary was: else what its reply means is not known yet."""
-        if not isinstance(reply, ApplyReply | ModerateReply | DueReply) or reply.moderation is None:
-            return True
-        self.judged[name] = max(self.judged[name], reply.moderation)
-        return reply.moderation <= self._judge.history.position
 
     def _answered(self, name: str, queue: PrimaryQueue, call: Call, reply: object) -> None:
         self.tally.calls += 1
@@ -293,14 +268,7 @@ class Applier:
         for reference in reply.lost:
             queue.broken.add(reference)
             self.notices.append(f"board {reference!r} lost its key: run `maxboard rebuild {reference}`")
-        self._registered = max(self._registered, reply.boards)
-        history, at = self._judge.history, reply.position or 0
-        letters: list[Letter] = []
-        for event, moved in groupby(reply.moved, key=lambda moved: moved.event):
-            cause = call.events[event]
-            run_ids = self._words.run_ids(cause.event) if cause.event.type == "accept" else {}
-            stamp = history.last_event(cause.event.player_id, at)
-            letters += change_letters(moved_changes(list(moved), self._boards, cause, stamp, reply.live, now, run_ids))
+        letters = self._moderation.changes(call, reply, now)
         if letters:
             self._emit(flight, letters)
         if MODERATION in self.lanes:
@@ -345,7 +313,8 @@ class Applier:
                 self._asked_at = {lane.field: lane.done for lane in self.lanes.values()}
         if (ends := self._log.answered_ends()) is not None:
             self._saw_ends(ends)
-        self._end_bans()
+        if letters := self._moderation.ended(self.lanes.get(MODERATION), self._clock.now()):
+            self._put(letters, lambda: None)
         for lane in self.lanes.values():
             if now - self._called.get(lane.field, -1.0) >= IDLE_S and not lane.flights:
                 self._idle(lane)
@@ -375,18 +344,6 @@ class Applier:
         else:
             self._send(lane, self._empty(lane, to))
 
-    def _take_moderation(self, lane: Lane, batch: Batch) -> bool:
-        """Send events to every primary; False: not yet, what they mean is not all read."""
-        history, records = self._judge.history, batch.records
-        if records and records[0].offset <= history.position:
-            learn(history, records)  # the same topic: no need to wait until it comes again
-        if records and history.position <= records[-1].offset:
-            self._deferred.append(batch)
-            return False
-        for part in parts(records, self._registered):
-            self._moderate(lane, part)
-        return True
-
     def _moderate(self, lane: Lane, part: Part) -> None:
         start, now = lane.next, self._clock.now()
         flight = lane.begin(start, part.to, set(self.queues))
@@ -399,20 +356,11 @@ class Applier:
             self.tally.reasons.update(refusal.reason for _, refusal in part.letters)
             self._emit(flight, [dead_letter(self._topics.moderation, *letter, now) for letter in part.letters])
         for name, queue in self.queues.items():
-            operations = self._words.operations(name, part.events)
+            operations = self._moderation.operations(name, part)
             queue.offer(self._calls.moderation(name, lane, flight, now, part, operations))
 
-    def _end_bans(self) -> None:
-        """Write the unban of each ban whose end has come, once all of the log is known."""
-        lane = self.lanes.get(MODERATION)
-        if lane is None or self._judge.history.position < lane.end:
-            return
-        if events := self._expiry.due(self._clock.now()):
-            letters = [Letter("moderation", event.player_id.encode(), encode_event(event), []) for event in events]
-            self._put(letters, lambda: None)
-
     def _empty(self, lane: Lane, to: int) -> Fold:
-        fold = Fold(lane.next, self._read())
+        fold = Fold(lane.next, self._moderation.judged())
         fold.to = to
         return fold
 
@@ -450,7 +398,7 @@ class Applier:
                 queue.drop(name)
             if name == MODERATION:
                 self.due.forget()
-                self._deferred.clear()
+                self._moderation.deferred.clear()
             if lane is not None:
                 lane.refold(-1)
 
