@@ -33,7 +33,13 @@ TABLES: dict[str, tuple[type[BaseModel], str, dict[str, str]]] = {
     "": (
         Settings,
         "At the top of the file.",
-        {"prefix": "Begins the name of every key on the primaries: boards of two prefixes do not meet."},
+        {
+            "prefix": "Begins the name of every key on the primaries: boards of two prefixes do not meet.",
+            "checkpoints": (
+                "Where checkpoints are kept: a folder, from this file on, or any fsspec URL such as "
+                "`s3://bucket/boards`. Empty: the folder `checkpoints` beside this file."
+            ),
+        },
     ),
     "[kafka]": (
         Kafka,

@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     boards: dict[str, BoardConfig]
     judge: Judge = Judge()
     serve: Serve = Serve()
+    checkpoints: str = ""
 
     @classmethod
     def settings_customise_sources(

@@ -431,3 +431,30 @@ def test_a_checkpoint_is_plain_parquet_and_is_listed(one: Scene, tmp_path: Path)
     done = one.run("checkpoints", "--in", url, "--json", "--verify")
     assert [json.loads(line)["where"] for line in done.stdout.splitlines()] == [made["where"]]
     assert not list(one.work.iterdir())
+
+
+def test_the_newest_checkpoint_that_fits_is_begun_with_and_one_of_another_log_is_not(
+    one: Scene, tmp_path: Path
+) -> None:
+    """Without a word about checkpoints: they are beside the configuration."""
+    lively(one)
+    one.apply()
+    one.must("checkpoint", WEEKLY, "--json", "--work", str(one.work))
+    made = one.must("checkpoint", WEEKLY, "--json", "--work", str(one.work))
+    one.produce(("11", 777))
+    one.apply()
+    assert one.rebuild()["checkpoint"] == made["where"]
+    assert one.board() == one.oracle()
+    manifest = Path(made["where"]) / "manifest.json"
+    assert manifest.is_file()
+    one.client.flushall()
+    (tmp_path / "other").mkdir()
+    other = scene(tmp_path / "other", one.settings.kafka.bootstrap, one.settings.primaries["one"].url)
+    (tmp_path / "other" / "checkpoints").symlink_to(Path(made["where"]).parents[1])
+    other.produce(("1", 5), ("2", 6))
+    other.apply()
+    assert other.rebuild()["checkpoint"] is None
+    assert other.board() == other.oracle()
+    done = other.run("rebuild", WEEKLY, "--yes", "--from-checkpoint", made["where"])
+    assert (done.returncode, b"another topic" in done.stderr) == (1, True)
+    other.client.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maxboard.cli import render
-from maxboard.cli.rebuild import jobs_option, trimmed_option, work_option
+from maxboard.cli.rebuild import base_option, jobs_option, place_of, trimmed_option, work_option
 from maxboard.cli.render import Column, Row
 from maxboard.config import load
 
@@ -28,16 +28,25 @@ COLUMNS = (
 @click.command()
 @click.argument("board")
 @click.option(
-    "--to", "url", required=True, metavar="URL", help="A folder, or any fsspec URL such as s3://bucket/boards."
+    "--to",
+    "url",
+    default=None,
+    metavar="URL",
+    help="A folder, or any fsspec URL such as s3://bucket/boards. Default: `checkpoints` of the configuration.",
 )
-@click.option("--from-checkpoint", default="newest", metavar="URL", help="newest: the newest in --to; none: the log.")
+@click.option(
+    "--from-checkpoint",
+    default=None,
+    metavar="URL",
+    help="Begin with the newest of the board there; none: the log. Default: the newest in --to that fits.",
+)
 @click.option("--keep", type=click.IntRange(1), default=None, metavar="N", help="Remove all but the newest N of BOARD.")
 @click.option("--json", "as_json", is_flag=True, help="JSON: one object.")
 @work_option
 @jobs_option
 @trimmed_option
 @click.pass_obj
-def checkpoint(config: Path, /, board: str, url: str, keep: int | None, as_json: bool, **given: Any) -> None:
+def checkpoint(config: Path, /, board: str, url: str | None, keep: int | None, as_json: bool, **given: Any) -> None:
     """Save BOARD as of the log's end: Parquet files and a manifest, in a new folder.
 
     Needs Kafka, not the primary. It is visible once it is complete.
@@ -48,10 +57,10 @@ def checkpoint(config: Path, /, board: str, url: str, keep: int | None, as_json:
 
     settings, now = load(config), time.time_ns() // 1_000_000
     ref = settings.build().parse(board, now)
-    base = given["from_checkpoint"]
+    url, base = url or place_of(config, settings), given["from_checkpoint"]
     options = Options(
         given["work"] or Path(tempfile.gettempdir()),
-        None if base == "none" else base,
+        None if base is None else base_option(config, settings, base),
         given["jobs"],
         given["accept_trimmed_log"],
     )
@@ -66,7 +75,7 @@ def checkpoint(config: Path, /, board: str, url: str, keep: int | None, as_json:
 
 
 @click.command()
-@click.option("--in", "url", required=True, metavar="URL", help="Where checkpoints were saved (--to).")
+@click.option("--in", "url", default=None, metavar="URL", help="Where they were saved (--to); the same default.")
 @click.option("--board", default=None, help="Only those of this board.")
 @click.option("--keep", type=click.IntRange(1), default=None, metavar="N", help="Remove all but the newest N a board.")
 @click.option(
@@ -74,12 +83,15 @@ def checkpoint(config: Path, /, board: str, url: str, keep: int | None, as_json:
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON: one object a line.")
 @click.pass_obj
-def checkpoints(_: Path, /, url: str, board: str | None, keep: int | None, check: bool, as_json: bool) -> None:
+def checkpoints(
+    config: Path, /, url: str | None, board: str | None, keep: int | None, check: bool, as_json: bool
+) -> None:
     """List checkpoints, oldest first for each board; with --keep remove old ones."""
     from maxboard.errors import Refused
     from maxboard.rebuild.checkpoint import listed, prune
     from maxboard.rebuild.store import Store
 
+    url = url or place_of(config, load(config))
     store = Store(url)
     found = listed(store, board)
     if keep:

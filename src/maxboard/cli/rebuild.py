@@ -16,6 +16,7 @@ from maxboard.config import Settings, load
 from maxboard.errors import Refused, WrongUse
 
 if TYPE_CHECKING:
+    from maxboard.rebuild.checkpoint import Place
     from maxboard.rebuild.live import Options
     from maxboard.rebuild.preflight import Plan
 
@@ -32,12 +33,34 @@ jobs_option = click.option(
     "--jobs", type=click.IntRange(0, 64), default=0, help="Processes that read the log; 0: one a processor."
 )
 
+from_checkpoint_option = click.option(
+    "--from-checkpoint",
+    default=None,
+    metavar="URL",
+    help="Begin with the newest of the board there; none: the log. Default: the newest in `checkpoints` that fits.",
+)
+
+
+def place_of(config: Path, settings: Settings) -> str:
+    """Where checkpoints are kept: ``checkpoints`` of the configuration, a folder beside its file by default."""
+    url = settings.checkpoints or "checkpoints"
+    return url if "://" in url else str(config.absolute().parent / url)
+
+
+def base_option(config: Path, settings: Settings, given: str | None) -> Place:
+    """What ``--from-checkpoint`` says."""
+    from maxboard.rebuild.checkpoint import LOG, Place
+
+    if given == "none":
+        return LOG
+    return Place(place_of(config, settings), named=False) if given is None else Place(given)
+
 
 @click.command()
 @click.argument("board", required=False)
 @click.option("--route", type=click.Choice(["live", "file"]), default="live", show_default=True, help="How to load it.")
 @click.option("--primary", default=None, help="With --route file: all boards of this primary.")
-@click.option("--from-checkpoint", default="none", metavar="URL", help="Begin with the newest there; none: the log.")
+@from_checkpoint_option
 @click.option("--plan", "only_plan", is_flag=True, help="Say what it would do and need; change nothing.")
 @click.option("--max-rate", type=click.IntRange(0), default=0, metavar="N", help="Members a second; 0: no limit.")
 @click.option("--chunk", type=int, default=500, show_default=True, help="Members a call.")
@@ -55,7 +78,7 @@ def rebuild(config: Path, /, board: str | None, route: str, primary: str | None,
     With --route file: all boards of --primary, for a server that lost its data. Announces no rank changes.
     """
     settings = load(config)
-    options = _options(given)
+    options = _options(given, base_option(config, settings, given["from_checkpoint"]))
     if route == "file":
         if board is not None or primary is None:
             raise WrongUse("--route file rebuilds all boards of a primary: name it with --primary, and no board")
@@ -68,13 +91,12 @@ def rebuild(config: Path, /, board: str | None, route: str, primary: str | None,
     _live(settings, board, options, given)
 
 
-def _options(given: dict[str, Any]) -> Options:
+def _options(given: dict[str, Any], base: Place) -> Options:
     from maxboard.rebuild.live import Options
 
-    url = given["from_checkpoint"]
     return Options(
         given["work"] or Path(tempfile.gettempdir()),
-        None if url == "none" else url,
+        base,
         given["max_rate"],
         given["chunk"],
         given["jobs"],

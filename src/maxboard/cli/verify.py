@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maxboard.cli import render
-from maxboard.cli.rebuild import jobs_option, trimmed_option, work_option
+from maxboard.cli.rebuild import base_option, from_checkpoint_option, jobs_option, trimmed_option, work_option
 from maxboard.config import load
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ SHOWN = 20  # differences in the answer for people
 @click.option("--accept-log", is_flag=True, help="With --repair: also take away what the log does not have.")
 @click.option("--sample", type=click.IntRange(0), default=0, metavar="N", help="Compare N members of either side only.")
 @click.option("--max-rate", type=click.IntRange(0), default=0, metavar="N", help="Members read a second; 0: no limit.")
-@click.option("--from-checkpoint", default="none", metavar="URL", help="Begin with the newest there; none: the log.")
+@from_checkpoint_option
 @click.option("--json", "as_json", is_flag=True, help="JSON: one object.")
 @work_option
 @jobs_option
@@ -49,10 +49,9 @@ def verify(config: Path, /, board: str, mend: bool, accept_log: bool, as_json: b
         raise WrongUse("--accept-log says what --repair may do: give both")
     settings, now = load(config), time.time_ns() // 1_000_000
     ref = settings.build().parse(board, now)
-    url = given["from_checkpoint"]
     options = Options(
         given["work"] or Path(tempfile.gettempdir()),
-        None if url == "none" else url,
+        base_option(config, settings, given["from_checkpoint"]),
         given["sample"],
         given["max_rate"],
         given["jobs"],

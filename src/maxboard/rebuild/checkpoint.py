@@ -265,6 +265,17 @@ def is_numeric(parts: Iterable[Rows]) -> bool:
 
 
 # ------------------------------------------------------------------------------------------ finding
+@dataclass(frozen=True)
+class Place:
+    """Where to look for a checkpoint to begin with. ``url`` None: nowhere. ``named``: it must be there, and fit."""
+
+    url: str | None
+    named: bool = True
+
+
+LOG = Place(None)
+
+
 def listed(store: Store, board: str | None = None) -> list[Checkpoint]:
     """Complete checkpoints, oldest first for each board. Raises ``Refused`` for a damaged manifest."""
     return [_open(store, folder) for folder in store.folders(board) if store.complete(folder)]

@@ -23,7 +23,7 @@ from maxboard.boards import BoardRef
 from maxboard.config import Settings
 from maxboard.errors import MaxboardError, NotYet, Refused, WrongUse
 from maxboard.rebuild import preflight
-from maxboard.rebuild.checkpoint import Checkpoint, find
+from maxboard.rebuild.checkpoint import LOG, Checkpoint, Place, find
 from maxboard.rebuild.fold import Folder, fold_folder, window_is_over
 from maxboard.rebuild.load_live import AGAIN_S, CHUNK, MOST_CHUNK, Judged, Load
 from maxboard.rebuild.log_ends import LogBounds, tail
@@ -44,7 +44,7 @@ class Options:
     """What a rebuild is told. ``work``: folder for its files. ``max_rate``: members a second, 0: as fast as it goes."""
 
     work: Path
-    checkpoint: str | None = None
+    checkpoint: Place = LOG
     max_rate: int = 0
     chunk: int = CHUNK
     jobs: int = 0
@@ -74,13 +74,24 @@ def check_options(ref: BoardRef, options: Options, now: int) -> None:
         raise Refused(f"board {ref.reference} has expired: its keys are gone (keep); there is nothing to build")
 
 
-def base_of(url: str | None, ref: BoardRef, bounds: LogBounds) -> Checkpoint | None:
-    """The checkpoint to begin with. Raises ``Refused`` when it is not one of this board and log."""
-    if url is None:
+def base_of(place: Place, ref: BoardRef, bounds: LogBounds, bars: Bars) -> Checkpoint | None:
+    """The checkpoint to begin with; None: the log. Raises ``Refused`` when the one that was named does not fit."""
+    if place.url is None:
         return None
-    found = find(url, ref.reference)
-    found.check(ref, bounds.topic_id)
-    tail(bounds, found.manifest.positions)
+    try:
+        found = find(place.url, ref.reference)
+    except MaxboardError:
+        if place.named:
+            raise
+        return None
+    try:
+        found.check(ref, bounds.topic_id)
+        tail(bounds, found.manifest.positions)
+    except Refused as error:
+        if place.named:
+            raise
+        bars.say(f"not from the newest checkpoint: {error}")
+        return None
     return found
 
 
@@ -95,7 +106,7 @@ def plan(settings: Settings, ref: BoardRef, options: Options, now: int) -> Plan:
 def _plan(on: Target, ref: BoardRef, options: Options, bars: Bars) -> Plan:
     folder = _folder(on, ref, options, bars)
     bounds = folder.edges.bounds(bars.say)
-    base = base_of(options.checkpoint, ref, bounds)
+    base = base_of(options.checkpoint, ref, bounds, bars)
     starts = bounds.low if base is None else {s.partition: s.start for s in tail(bounds, base.manifest.positions)}
     records = sum(end - starts[partition] for partition, end in bounds.end.items())
     _, known = on.read().keys.get(ref.reference, ("", 0))
@@ -166,7 +177,7 @@ def _fold_and_load(
     position, state = moderation_of(on, moderation)
     history = moderation.history
     bounds = folder.edges.bounds(bars.say)
-    base = base_of(options.checkpoint, ref, bounds)
+    base = base_of(options.checkpoint, ref, bounds, bars)
     bases = {} if base is None else {ref.reference: base}
     fold = folder.fold([ref], history, position, bounds, bases, state.log.entries)
     board = fold.boards[ref.reference]

@@ -22,7 +22,7 @@ from maxboard.errors import MaxboardError, Refused
 from maxboard.keys import Keys
 from maxboard.rebuild import preflight, rdb, rdb_check
 from maxboard.rebuild.board_fold import BoardFold
-from maxboard.rebuild.checkpoint import Checkpoint, listed
+from maxboard.rebuild.checkpoint import Checkpoint, Place, listed
 from maxboard.rebuild.fold import Fold, Folder, fold_folder, window_is_over
 from maxboard.rebuild.live import Options
 from maxboard.rebuild.log_ends import LogBounds, tail
@@ -78,12 +78,12 @@ def _folder(settings: Settings, primary: str, options: Options, bars: Bars) -> F
 
 
 def _bases(
-    settings: Settings, primary: str, url: str | None, bounds: LogBounds, now: int, bars: Bars
+    settings: Settings, primary: str, place: Place, bounds: LogBounds, now: int, bars: Bars
 ) -> dict[str, Checkpoint]:
     """The newest checkpoint of each board of the primary that fits this log and configuration."""
     found: dict[str, Checkpoint] = {}
     boards = settings.build()
-    for one in listed(Store(url)) if url is not None else ():
+    for one in listed(Store(place.url)) if place.url is not None else ():
         name = one.manifest.board
         try:
             ref = boards.parse(name, now)

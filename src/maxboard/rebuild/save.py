@@ -10,10 +10,9 @@ from maxboard.boards import BoardRef
 from maxboard.config import Settings
 from maxboard.errors import MaxboardError, Refused
 from maxboard.rebuild.board_fold import BoardFold
-from maxboard.rebuild.checkpoint import Checkpoint, Origin, find, is_numeric, write
+from maxboard.rebuild.checkpoint import Checkpoint, Origin, Place, is_numeric, write
 from maxboard.rebuild.fold import Folder, fold_folder, window_is_over
 from maxboard.rebuild.live import base_of
-from maxboard.rebuild.log_ends import LogBounds
 from maxboard.rebuild.moderation_log import read_history
 from maxboard.rebuild.preflight import check_topics
 from maxboard.rebuild.progress import Bars, Report
@@ -21,15 +20,13 @@ from maxboard.rebuild.rows import EMPTY, Rows
 from maxboard.rebuild.store import Store
 from maxboard.rebuild.target import Target
 
-NEWEST = "newest"
-
 
 @dataclass(frozen=True)
 class Options:
-    """``base``: URL of a checkpoint to begin with, None: the whole log, ``NEWEST``: the newest there, if it fits."""
+    """``base``: the checkpoint to begin with; None: the newest where this one is saved, if it fits."""
 
     work: Path
-    base: str | None = NEWEST
+    base: Place | None = None
     jobs: int = 0
     accept_trimmed: bool = False
 
@@ -52,7 +49,7 @@ def save(settings: Settings, ref: BoardRef, url: str, options: Options, bars: Ba
         )
         history = read_history(settings.kafka)
         bounds = folder.edges.bounds(bars.say)
-        base = _base(url, ref, bounds, options, bars)
+        base = base_of(options.base or Place(url, named=False), ref, bounds, bars)
         bases = {} if base is None else {ref.reference: base}
         fold = folder.fold([ref], history, history.position, bounds, bases)
         board = fold.boards[ref.reference]
@@ -84,20 +81,6 @@ def _numeric(board: BoardFold) -> bool:
     if board.base is not None and not board.base.manifest.numeric:
         return False
     return is_numeric(board.best.frames) and all(numeric for _, numeric, _ in board.best.files)
-
-
-def _base(url: str, ref: BoardRef, bounds: LogBounds, options: Options, bars: Bars) -> Checkpoint | None:
-    if options.base != NEWEST:
-        return base_of(options.base, ref, bounds)
-    try:
-        found = find(url, ref.reference)
-    except Refused:
-        return None
-    try:
-        return base_of(found.where, ref, bounds)
-    except Refused as error:
-        bars.say(f"not from the newest checkpoint: {error}")
-        return None
 
 
 def _epoch(on: Target, ref: BoardRef) -> int:

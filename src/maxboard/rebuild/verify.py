@@ -27,6 +27,7 @@ from maxboard.config import Settings
 from maxboard.errors import NotYet, Refused
 from maxboard.rebuild.board_fold import BoardFold
 from maxboard.rebuild.buckets import Buckets
+from maxboard.rebuild.checkpoint import LOG, Place
 from maxboard.rebuild.fold import Folder, fold_folder, window_is_over
 from maxboard.rebuild.live import base_of
 from maxboard.rebuild.live_read import LiveKeys, with_composites
@@ -77,7 +78,7 @@ class Options:
     """``sample``: compare only so many members from either side; 0: all. ``max_rate``: members read a second."""
 
     work: Path
-    checkpoint: str | None = None
+    checkpoint: Place = LOG
     sample: int = 0
     max_rate: int = 0
     jobs: int = 0
@@ -116,7 +117,7 @@ class Verifier:
         self.moderation.read_to(self.judged)
         bounds = self.folder.edges.bounds(self.bars.say)
         at = _at(bounds, self.positions)
-        base = base_of(self.options.checkpoint, self.ref, at)
+        base = base_of(self.options.checkpoint, self.ref, at, self.bars)
         bases = {} if base is None else {self.ref.reference: base}
         fold = self.folder.fold([self.ref], self.history, self.judged, at, bases, state.log.entries)
         self.hidden = fold.hidden()
