@@ -313,7 +313,8 @@ def test_until_caught_up_that_was_stopped_does_not_claim_it(game: Game) -> None:
         future.result()
     game.produce_raw([(b"p1", b"{broken")])
     with game.applier("--until-caught-up") as worker:
-        time.sleep(3)
+        (log,) = game.path.parent.glob("apply-*.log")
+        eventually(lambda: "dead-letters" in log.read_text(), "it says what it waits for", 30)
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(30) == 3
 
