@@ -73,10 +73,21 @@ class Outbox:
                 self._failed(error, Letter(topic, message.key(), message.value(), []), delivered)
 
         while messages:
-            self._producer.produce_batch(self._names[topic], messages, on_delivery=report)
-            messages = [m for m in messages if m.pop("_error", None) is not None]
-            if messages:  # the queue is full: Kafka is slower than we are
+            try:
+                self._producer.produce_batch(self._names[topic], messages, on_delivery=report)
+            except KafkaException as error:
+                for message in messages:
+                    message["_error"] = error.args[0]
+            full = []
+            for message in messages:
+                refused = message.pop("_error", None)
+                if refused is not None and refused.code() == KafkaError._QUEUE_FULL:
+                    full.append(message)
+                elif refused is not None:  # a topic that is known not to be there
+                    self._failed(refused, Letter(topic, message["key"], message["value"], []), delivered)
+            if full:  # Kafka is slower than we are
                 self._producer.poll(0.05)
+            messages = full
 
     def _put_one(self, letter: Letter, delivered: Callable[[], None]) -> None:
         def report(error: KafkaError | None, _: Message) -> None:
@@ -97,6 +108,9 @@ class Outbox:
                 return
             except BufferError:
                 self._producer.poll(0.05)
+            except KafkaException as error:  # a topic that is known not to be there
+                self._failed(error.args[0], letter, delivered)
+                return
 
     def _failed(self, error: KafkaError, letter: Letter, delivered: Callable[[], None]) -> None:
         self.trouble = f"topic {self._names[letter.topic]!r}: {error.str()}"

@@ -202,6 +202,11 @@ class Applier:
         for name, queue in self.queues.items():
             queue.offer(self._calls.runs(name, lane, fold, flight, now))
 
+    def prepare(self) -> bool:
+        """Read the moderation log to its end; True once that is done. Runs judged before would be judged again."""
+        self._moderation.learn()
+        return self._moderation.whole
+
     def collect(self) -> bool:
         """Take the answers that are there. True: there were some."""
         some = False

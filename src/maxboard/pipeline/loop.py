@@ -23,6 +23,7 @@ from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.ports import Edges
 
 POLL_S = 0.05  # how long an idle step waits for a record; a record ends the wait
+PREPARE_S = 0.01  # between two looks at the moderation log at the start
 REPLY_S = 0.002  # how long a step waits for a reply while nothing is to be read: more would delay reading
 DRAIN_S = 5.0  # what is on its way when partitions leave gets so long; a stop that takes longer is cut off
 TROUBLE_S = 2.0  # a primary may be away for so long before health says so: a fail-over's reconnect
@@ -201,6 +202,9 @@ def run(worker: Worker, stopped: Callable[[], bool], until_caught_up: bool, repo
     Raises what stops it.
     """
     try:
+        while not worker.applier.prepare() and not stopped():
+            time.sleep(PREPARE_S)
+            report(worker)
         done = CaughtUp(worker) if until_caught_up else None
         caught_up = False
         while not caught_up and not stopped():

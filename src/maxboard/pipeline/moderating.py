@@ -29,6 +29,7 @@ class Moderation:
         self, boards: Boards, router: Router, judge: Judge, log: HistoryPort, primaries: Iterable[str]
     ) -> None:
         self.deferred: list[Batch] = []
+        self.whole = False  # the log was read to its end once
         self._boards, self._judge, self._history, self._log = boards, judge, judge.history, log
         self._words, self._expiry = Words(router, judge), Expiry(judge.history)
         self._shown = dict.fromkeys(primaries, 0)  # the greatest position that a reply has shown
@@ -40,6 +41,7 @@ class Moderation:
         for batch in batches:
             learn(self._history, batch.records)
             if batch.end is not None:
+                self.whole = True
                 self._history.pass_to(batch.end)
         return bool(batches)
 
