@@ -154,10 +154,10 @@ class Scene:
                 for key in client.scan_iter(f"{base}*"):
                     client.copy(key, own + key.decode().removeprefix(base))
                 client.wait(1, int(COPY_S * 1000))  # a replica that still copies would take time from what is measured
-        if any(self.starts.values()):
-            places = [TopicPartition(self.topic, p, offset) for p, offset in self.starts.items()]
-            moderation = self.base.settings.kafka.topics.moderation  # or its events would be announced once more
-            places += [TopicPartition(moderation, p, offset) for p, offset in self.ends(moderation).items()]
+        moderation = self.base.settings.kafka.topics.moderation  # or its events would be announced once more
+        places = [TopicPartition(self.topic, p, offset) for p, offset in self.starts.items() if offset]
+        places += [TopicPartition(moderation, p, offset) for p, offset in self.ends(moderation).items() if offset]
+        if places:
             with _consumer(life.settings, life.settings.kafka.group) as consumer:
                 consumer.commit(offsets=places, asynchronous=False)
         try:
