@@ -25,8 +25,9 @@ demo: $(READY) ## The main job on real servers: runs through Kafka onto two boar
 run: $(READY) ## Stack, applier, generator, API and page until Ctrl-C; prints the address
 	@$(BIN)/maxboard run --dir $(DIR)
 
+# Most of the suite waits for sessions, elections and restarts: two files at a time, each with servers of its own.
 test: $(READY) ## The whole suite on real servers
-	@$(BIN)/python -m pytest tests
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests
 
 unit: $(READY) ## The inner loop: what needs no Kafka
 	@$(BIN)/python -m pytest -q tests/unit tests/laws tests/lua

@@ -105,7 +105,7 @@ def _compare(one: Scene, results: Results, say: Say) -> None:
     for turn in range(sizes.repeats):
         for name, run in _cases(one, sizes, oracle).items():
             results.loads.append(os.getloadavg()[0])
-            with one.life() as life:
+            with one.base_life() if name.startswith("consume") else one.life() as life:
                 sample = run(life)
             cases[name].samples.append(sample)
             say(f"  {turn + 1}/{sizes.repeats} {name}: {sample.rate:,.0f} runs/s {_short(sample)}")

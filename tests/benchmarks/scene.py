@@ -144,6 +144,11 @@ class Scene:
         return Oracle(BOARDS).fold(Record(0, 0, 0, key, value) for value, key in self.pairs)
 
     @contextmanager
+    def base_life(self) -> Iterator[Life]:
+        """For what reads the log and touches no primary."""
+        yield self.base
+
+    @contextmanager
     def life(self) -> Iterator[Life]:
         """A repetition; its keys are removed afterwards."""
         self._lives += 1

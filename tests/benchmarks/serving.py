@@ -14,18 +14,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 
+import redis
 from tests import servers
+from tests.benchmarks.prefill import player_of
 from tests.brokers import embedded
 
+from maxboard.config import load
 from maxboard.generator import RunGenerator
 
 CONNECTIONS, BATCH, RATE = 32, 500, 1_000
-PLAYERS = 100_000
+PLAYERS, MEMBERS = 100_000, 5_000_000
 START_S = 30.0
 HEAD = b"POST /v1/runs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 
@@ -61,12 +65,20 @@ class Connection:
     async def post(self, body: bytes) -> bytes:
         """The body of a 200; raises for all else."""
         self._writer.write(HEAD % len(body) + body)
+        return await self._answer()
+
+    async def _answer(self) -> bytes:
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
         answer = await self._reader.readexactly(length)
         if not head.startswith(b"HTTP/1.1 200"):
             raise RuntimeError(f"{head[:60]!r}: {answer[:300]!r}")
         return answer
+
+    async def get(self, path: str) -> bytes:
+        """The same for a GET."""
+        self._writer.write(b"GET %s HTTP/1.1\r\nhost: localhost\r\n\r\n" % path.encode())
+        return await self._answer()
 
     def close(self) -> None:
         self._writer.close()
@@ -141,6 +153,50 @@ async def steady(port: int, rate: int, seconds: float) -> Measured:
     return tally.measured(f"{rate:,} requests/s", 1, spent)
 
 
+async def reads(port: int, name: str, path: Callable[[Random], str], seconds: float) -> Measured:
+    """The same for reads of a board."""
+    tally, begun = Tally(), time.perf_counter()
+
+    async def one(seed: int) -> None:
+        connection, random = await Connection.open(port), Random(seed)
+        while time.perf_counter() - begun < seconds:
+            at = time.perf_counter()
+            await connection.get(path(random))
+            tally.note(time.perf_counter() - at, b"")
+        connection.close()
+
+    await asyncio.gather(*(one(seed) for seed in range(CONNECTIONS)))
+    return tally.measured(f"{name}, {CONNECTIONS} connections", 1, time.perf_counter() - begun)
+
+
+async def _read(port: int, members: int, seconds: float) -> list[Measured]:
+    board = "/v1/boards/weekly"
+    ways: dict[str, Callable[[Random], str]] = {
+        "top 10": lambda _: f"{board}/top?limit=10",
+        "around": lambda random: f"{board}/around/{player_of(random.randrange(members))}",
+        "player": lambda random: f"{board}/players/{player_of(random.randrange(members))}",
+    }
+    return [await reads(port, name, path, seconds) for name, path in ways.items()]
+
+
+def fill(config: Path, members: int) -> None:
+    """So many players on the weekly board, put there without the log."""
+    settings, now = load(config), time.time_ns() // 1_000_000
+    ref = settings.build().parse("weekly", now)
+    composer, key = ref.board.composer, f"{settings.prefix}:{ref.reference}"
+    with redis.Redis.from_url(settings.primaries["weekly"].url, protocol=2, socket_timeout=60) as client:
+        for begin in range(0, members, 20_000):
+            trip = client.pipeline(transaction=False)
+            for first in range(begin, min(begin + 20_000, members), 1_000):
+                words: list[int | str] = []
+                for index in range(first, min(first + 1_000, members)):  # best first
+                    points = int((members - index) / members * 7_000_000)
+                    words += [composer.compose(points, now - ref.window.start), player_of(index)]
+                trip.execute_command("ZADD", key, "GT", *words)
+            trip.execute()
+        client.wait(1, 60_000)
+
+
 async def _drive(port: int, seconds: float) -> list[Measured]:
     await closed(port, 4, 1, 1.0)  # caches, connections, scripts
     found = [await steady(port, RATE, seconds), await closed(port, CONNECTIONS, 1, seconds)]
@@ -175,21 +231,23 @@ def wait_for(port: int, running: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("the server did not start")
 
 
-def measure(config: Path, seconds: float, workers: int) -> list[Measured]:
-    """Serve, apply, drive."""
+def measure(config: Path, seconds: float, workers: int, members: int) -> list[Measured]:
+    """Serve, apply, drive: submits, then reads of a board with so many members."""
     port = servers.free_port()
     words = ("serve", "--port", str(port), "--workers", str(workers))
     with process(config, "apply"), process(config, *words) as serving:
         wait_for(port, serving)
         time.sleep(2.0)
         drive = [sys.executable, "-m", "tests.benchmarks.serving", "--drive", str(port), "--seconds", str(seconds)]
-        done = subprocess.run(drive, capture_output=True, check=True)
-    return [Measured(**line) for line in json.loads(done.stdout)]
+        submits = json.loads(subprocess.run(drive, capture_output=True, check=True).stdout)
+        fill(config, members)
+        done = subprocess.run([*drive, "--members", str(members)], capture_output=True, check=True)
+    return [Measured(**line) for line in (*submits, *json.loads(done.stdout))]
 
 
 def table(found: Sequence[Measured]) -> str:
     """As the report shows it."""
-    lines = ["| submits | requests/s | runs/s | p50 | p99 | without a rank |", "|---|---|---|---|---|---|"]
+    lines = ["| | requests/s | runs/s | p50 | p99 | without a rank |", "|---|---|---|---|---|---|"]
     for one in found:
         per_second = one.requests / one.seconds
         cells = (one.what, f"{per_second:,.0f}", f"{one.rate:,.0f}", f"{one.p50:.1f} ms", f"{one.p99:.1f} ms")
@@ -203,12 +261,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--config", type=Path, help="a stack that is up; default: one of its own")
+    parser.add_argument("--members", type=int, help="of the board that is read; default: 5,000,000")
     parser.add_argument("--drive", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.drive:
         import uvloop
 
-        found = uvloop.run(_drive(given.drive, given.seconds))
+        read = given.members and _read(given.drive, given.members, given.seconds)
+        found = uvloop.run(read or _drive(given.drive, given.seconds))
         print(json.dumps([asdict(one) for one in found]))
         return
     with ExitStack() as ending:
@@ -217,7 +277,7 @@ def main() -> None:
             folder = ending.enter_context(tempfile.TemporaryDirectory())
             config = ending.enter_context(embedded(Path(folder))).config
             subprocess.run([sys.executable, "-m", "maxboard", "--config", str(config), "init"], check=True)
-        print(table(measure(config, given.seconds, given.workers)))
+        print(table(measure(config, given.seconds, given.workers, given.members or MEMBERS)))
 
 
 if __name__ == "__main__":
