@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from starlette.types import Message
 from tests.brokers import java_partition
 
+from maxboard.log.partition import partition_of
 from maxboard.serve import watch
-from maxboard.serve.murmur import partition_of
 from maxboard.serve.watch import Events, Watcher
 
 

@@ -22,13 +22,14 @@ from maxboard.cli.judge import judged
 from maxboard.cli.moderation_list import listed
 from maxboard.cli.moderation_runs import counting
 from maxboard.errors import Refused, WrongUse
+from maxboard.log.partition import partition_of
 from maxboard.model import Run
 from maxboard.moderation import decide
 from maxboard.moderation.decide import Asked
 from maxboard.moderation.events import MAX_EVENT_BYTES, Event, encode_event
 from maxboard.moderation.history import Entry, History
 from maxboard.moderation.log import Read
-from maxboard.moderation.runs import Delivery, Waiting, distinct, glob, partition_of
+from maxboard.moderation.runs import Delivery, Waiting, distinct, glob
 from maxboard.wire import rfc3339
 
 AT = 1_793_297_045_000  # 2026-10-29T18:04:05Z, in weekly:2026-W44

@@ -68,7 +68,7 @@ def project(
     described = Offsets(kafka).describe([topic])[topic]
     if len(described.partitions) != 1:
         raise Refused(f"topic {topic!r} has {len(described.partitions)} partitions; 1 is needed")
-    with _connected(url) as connection, topic_reader._consumer(kafka) as consumer:
+    with _connected(url) as connection, topic_reader.reader(kafka) as consumer:
         return _Projection(kafka, consumer, connection, str(described.topic_id)).run(follow, stop, progress)
 
 
@@ -80,7 +80,7 @@ class _Projection:
     def run(self, follow: bool, stop: Callable[[], bool], progress: Callable[[int, int], None] | None) -> Done:
         topic = self._kafka.topics.moderation
         place = TopicPartition(topic, 0)
-        first, end = topic_reader._bounds(self._consumer, self._kafka, place, topic_reader.ANSWER_TIMEOUT_S)
+        first, end = topic_reader.bounds_of(self._consumer, self._kafka, place, topic_reader.ANSWER_TIMEOUT_S)
         self._done.position = start = self._prepare()
         if not first <= start <= end:
             raise Refused(

@@ -131,20 +131,20 @@ class Reader:
             reply = call(self.client, scripts.read_primary(self.keys))
         try:
             read = scripts.parse_primary(reply)
-            return [_board_state(ref, read, now) for ref in _references(boards, name, read.registry, now)]
+            return [board_state(ref, read, now) for ref in references(boards, name, read.registry, now)]
         except ValueError:
             raise NotYet(f"{self.server} holds a registry that maxboard did not write: {_HOW_TO_REPAIR}") from None
 
     def _read(self, ref: BoardRef, command: Command, now: int) -> Answer:
         try:
             read = scripts.parse_read(call(self.client, command))
-            answer = _answer(ref, read, now)
+            answer = answer_of(ref, read, now)
         except (redis.exceptions.RedisError, OSError) as error:
             if classify(error) == "wrong-type":  # of the log or the registry: the board's own type is read, not assumed
-                raise _unreadable(ref) from error
+                raise unreadable(ref) from error
             raise explain(error, self.server) from error
         except (ValueError, OverflowError):  # fields or scores that maxboard did not write
-            raise _unreadable(ref) from None
+            raise unreadable(ref) from None
         if answer.state == "replaying":
             raise BoardNotLive(answer, f"board {ref.reference} is replaying: {how_far(read.log)}")
         if answer.state == "needs-rebuild":
@@ -185,11 +185,11 @@ def _needs_rebuild(ref: BoardRef) -> str:
     )
 
 
-def _unreadable(ref: BoardRef) -> BoardNotLive:
+def unreadable(ref: BoardRef) -> BoardNotLive:
     return BoardNotLive(Answer(ref, "needs-rebuild", 0, {}, None, None), _needs_rebuild(ref))
 
 
-def _answer(ref: BoardRef, read: BoardRead, now: int) -> Answer:
+def answer_of(ref: BoardRef, read: BoardRead, now: int) -> Answer:
     state = state_of(read.log, read.entry, read.definition, read.kind, ref, now)
     as_of = read.log.as_of or None
     age = None if as_of is None else max(now - as_of, 0)
@@ -203,7 +203,7 @@ def _answer(ref: BoardRef, read: BoardRead, now: int) -> Answer:
     return Answer(ref, state, read.members, position, as_of, age, entries, read.rank, epoch)
 
 
-def _board_state(ref: BoardRef, read: PrimaryRead, now: int) -> BoardState:
+def board_state(ref: BoardRef, read: PrimaryRead, now: int) -> BoardState:
     entry = parse_entry(read.registry.get(ref.reference, ""))
     kind, members = read.keys.get(ref.reference, ("none", 0))
     state = state_of(read.log, entry, read.registry.get(f"@{ref.board.name}", ""), kind, ref, now)
@@ -237,7 +237,7 @@ def current_refs(board: Board, now: int) -> list[BoardRef]:
     return [board.parse(reference(board.name, groups, ""), now) for groups in combinations]
 
 
-def _references(boards: Boards, name: str, registry: dict[str, str], now: int) -> list[BoardRef]:
+def references(boards: Boards, name: str, registry: dict[str, str], now: int) -> list[BoardRef]:
     found = {ref.reference: ref for board in boards.by_primary.get(name, []) for ref in current_refs(board, now)}
     for field in registry:
         if field.startswith("@"):

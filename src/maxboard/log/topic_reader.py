@@ -35,7 +35,8 @@ class TopicRecord(NamedTuple):
 
 
 @contextmanager
-def _consumer(kafka: Kafka) -> Iterator[Consumer]:
+def reader(kafka: Kafka) -> Iterator[Consumer]:
+    """A consumer in no group, committed records only; errors of Kafka inside become the product's."""
     tuned: dict[str, Property] = {"fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000}
     promised: dict[str, Property] = {
         "group.id": f"{kafka.group}-reader",  # librdkafka wants one; nothing joins it and nothing is committed
@@ -58,7 +59,7 @@ def _consumer(kafka: Kafka) -> Iterator[Consumer]:
         consumer.close()
 
 
-def _partitions(consumer: Consumer, kafka: Kafka, topic: str, timeout_s: float) -> list[TopicPartition]:
+def partitions_of(consumer: Consumer, kafka: Kafka, topic: str, timeout_s: float) -> list[TopicPartition]:
     try:
         found = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
     except KafkaException as error:
@@ -70,7 +71,7 @@ def _partitions(consumer: Consumer, kafka: Kafka, topic: str, timeout_s: float) 
     return [TopicPartition(topic, partition) for partition in sorted(found.partitions)]
 
 
-def _bounds(consumer: Consumer, kafka: Kafka, at: TopicPartition, timeout_s: float) -> tuple[int, int]:
+def bounds_of(consumer: Consumer, kafka: Kafka, at: TopicPartition, timeout_s: float) -> tuple[int, int]:
     try:
         bounds = consumer.get_watermark_offsets(at, timeout=timeout_s, cached=False)
     except KafkaException as error:
@@ -85,9 +86,9 @@ def bounds(kafka: Kafka, topic: str, timeout_s: float = ANSWER_TIMEOUT_S) -> dic
 
     Raises ``NotYet`` when Kafka is not reachable within ``timeout_s`` or the topic does not exist.
     """
-    with _consumer(kafka) as consumer:
-        partitions = _partitions(consumer, kafka, topic, timeout_s)
-        return {at.partition: _bounds(consumer, kafka, at, timeout_s) for at in partitions}
+    with reader(kafka) as consumer:
+        partitions = partitions_of(consumer, kafka, topic, timeout_s)
+        return {at.partition: bounds_of(consumer, kafka, at, timeout_s) for at in partitions}
 
 
 def read(kafka: Kafka, topic: str, follow: bool = False) -> Iterator[TopicRecord]:
@@ -95,11 +96,11 @@ def read(kafka: Kafka, topic: str, follow: bool = False) -> Iterator[TopicRecord
 
     Raises ``NotYet`` when Kafka is not reachable or the topic does not exist, ``ServerNotReady`` when it falls silent.
     """
-    with _consumer(kafka) as consumer:
-        partitions = _partitions(consumer, kafka, topic, ANSWER_TIMEOUT_S)
+    with reader(kafka) as consumer:
+        partitions = partitions_of(consumer, kafka, topic, ANSWER_TIMEOUT_S)
         ends: dict[int, int] = {}
         for at in partitions:
-            at.offset, end = _bounds(consumer, kafka, at, ANSWER_TIMEOUT_S)
+            at.offset, end = bounds_of(consumer, kafka, at, ANSWER_TIMEOUT_S)
             if follow or at.offset < end:
                 ends[at.partition] = end
         consumer.assign([at for at in partitions if at.partition in ends])

@@ -22,8 +22,9 @@ from maxboard.errors import DeadLetter, ServerNotReady
 from maxboard.keys import Keys
 from maxboard.log import topic_reader
 from maxboard.log.client import error_of
+from maxboard.log.partition import partition_of
 from maxboard.model import Run
-from maxboard.moderation.runs import Delivery, Waiting, distinct, glob, partition_of
+from maxboard.moderation.runs import Delivery, Waiting, distinct, glob
 
 Progress = Callable[[int, int], None]  # records done, of
 BATCH = 5_000  # records a poll
@@ -62,8 +63,8 @@ class RunsLog:
         self._consumer, self._kafka = consumer, kafka
         topic, patience = kafka.topics.runs, topic_reader.ANSWER_TIMEOUT_S
         self.bounds: dict[int, tuple[int, int]] = {
-            at.partition: topic_reader._bounds(consumer, kafka, at, patience)
-            for at in topic_reader._partitions(consumer, kafka, topic, patience)
+            at.partition: topic_reader.bounds_of(consumer, kafka, at, patience)
+            for at in topic_reader.partitions_of(consumer, kafka, topic, patience)
         }
 
     def since(self, at: int) -> dict[int, int]:
@@ -127,7 +128,7 @@ def _run(value: bytes) -> Run | None:
 @contextmanager
 def opened(kafka: Kafka) -> Iterator[RunsLog]:
     """The topic ``runs``. Raises ``NotYet`` when Kafka is away or the topic is missing."""
-    with topic_reader._consumer(kafka) as consumer:
+    with topic_reader.reader(kafka) as consumer:
         yield RunsLog(consumer, kafka)
 
 

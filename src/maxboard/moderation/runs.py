@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -59,17 +58,3 @@ def distinct(found: Iterable[Delivery]) -> list[Delivery]:
         if all(one.run != other.run for other in kept):
             kept.append(one)
     return kept
-
-
-def partition_of(key: bytes, partitions: int) -> int:
-    """The partition that Java clients, and ours, choose for a key: positive murmur2, modulo."""
-    mask, mix = 0xFFFFFFFF, 0x5BD1E995
-    hashed = 0x9747B28C ^ len(key)
-    body = len(key) - len(key) % 4
-    for (word,) in struct.iter_unpack("<I", key[:body]):
-        mixed = word * mix & mask
-        hashed = (hashed * mix & mask) ^ ((mixed ^ mixed >> 24) * mix & mask)
-    if body < len(key):
-        hashed = (hashed ^ int.from_bytes(key[body:], "little")) * mix & mask
-    hashed = (hashed ^ hashed >> 13) * mix & mask
-    return (hashed ^ hashed >> 15) % 2**31 % partitions

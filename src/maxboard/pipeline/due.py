@@ -17,7 +17,7 @@ from maxboard.keys import Keys
 from maxboard.model import Record
 from maxboard.moderation.history import Entry, History
 from maxboard.pipeline.apply import Call, PrimaryQueue
-from maxboard.pipeline.decode import decode
+from maxboard.pipeline.decode import decode_many
 from maxboard.pipeline.emit import change_letters, moved_changes
 from maxboard.pipeline.fold import Fold, ask
 from maxboard.pipeline.judge import Judge
@@ -128,7 +128,7 @@ class DuePlayers:
 
     def _fold(self, job: Job, records: Sequence[Record], folded: Mapping[str, int], judged: int) -> None:
         fold = Fold(0, dict.fromkeys(self._digests, judged))
-        runs = [decode(record) for record in records]
+        runs = decode_many(records)
         for record, run, answer in zip(records, runs, ask(self._judge, records, runs), strict=True):
             fold.add(record, run, self._router, self._judge, answer)
         boards: dict[Slot, DueBoard] = {}

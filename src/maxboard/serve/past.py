@@ -13,7 +13,7 @@ from maxboard.changes import RankChange, decode_change
 from maxboard.config import Kafka
 from maxboard.errors import ServerNotReady
 from maxboard.log.client import LOGGER, Property, config_error, error_of, properties, topic_missing
-from maxboard.serve.murmur import partition_of
+from maxboard.log.partition import partition_of
 
 MOST = 20_000  # records looked at: about a fifth of a second
 ASK_S = 3.0

@@ -18,7 +18,7 @@ import redis.exceptions
 from maxboard.board import read_scripts, scripts
 from maxboard.board.client import classify
 from maxboard.board.read_scripts import RankRead, RanksRead, View, ViewRead
-from maxboard.board.reader import Answer, BoardNotLive, BoardState, _answer, _board_state, _references, _unreadable
+from maxboard.board.reader import Answer, BoardNotLive, BoardState, answer_of, board_state, references, unreadable
 from maxboard.board.scripts import BoardRead, Command
 from maxboard.boards import BoardRef, Boards
 from maxboard.errors import MaxboardError, NotYet, Refused, ServerNotReady
@@ -103,7 +103,7 @@ class Reads:
 
         def understood(reply: list[Any], source: Source, now: int) -> Found:
             found = read_scripts.parse_view(reply)
-            return Found(_answer(ref, found.read, now), source, view=found)
+            return Found(answer_of(ref, found.read, now), source, view=found)
 
         return await self._fresh(ref, read_scripts.read_view(self._keys, ref, view), wish, understood)
 
@@ -112,7 +112,7 @@ class Reads:
 
         def understood(reply: list[Any], source: Source, now: int) -> Found:
             found = read_scripts.parse_ranks(reply)
-            return Found(_answer(ref, found.read(), now), source, ranks=found)
+            return Found(answer_of(ref, found.read(), now), source, ranks=found)
 
         return await self._fresh(ref, read_scripts.read_ranks(self._keys, ref, players, viewer), wish, understood)
 
@@ -130,7 +130,7 @@ class Reads:
     async def _states(self, name: str) -> list[BoardState]:
         now = self.now()
         read = scripts.parse_primary(await self._servers[name].primary.call(scripts.read_primary(self._keys)))
-        return [_board_state(ref, read, now) for ref in _references(self.boards, name, read.registry, now)]
+        return [board_state(ref, read, now) for ref in references(self.boards, name, read.registry, now)]
 
     async def _fresh(
         self, ref: BoardRef, command: Command, wish: Wish, understood: Callable[[list[Any], Source, int], Found]
@@ -162,7 +162,7 @@ async def _reply(ref: BoardRef, port: Port, command: Command) -> list[Any]:
     except MaxboardError as error:
         cause = error.__cause__
         if isinstance(cause, redis.exceptions.RedisError) and classify(cause) == "wrong-type":
-            raise _unreadable(ref) from error
+            raise unreadable(ref) from error
         raise
 
 
