@@ -4,10 +4,12 @@
 --   1  log     as in apply_runs; here also "short:<reference>" -> digest, "short:@<name>" -> "digest whole_from": what
 --              a log that begins too late made need a rebuild, and from when on it was whole before
 --   2  boards  as in apply_runs
+--   3  due     as in moderate
 -- ARGV
 --   1  mode        "short": the log holds nothing older: windows that start earlier need a rebuild, and that is noted
 --                  "trimmed": boards that were marked so count as whole; every partition is read again from its beginning
---                  "new": positions in another topic, or past the end of this one, are forgotten
+--                  "new": positions in another topic, or past the end of this one, are forgotten, also those that due
+--                  players wait for
 --   2  definitions  as in apply_runs
 --   3  whole_from  epoch ms, mode "short" only: windows that start earlier are marked
 --   4  topic       id of the topic; not in mode "short", as what follows
@@ -23,7 +25,7 @@
 local LIVE, EMPTY, NEEDS_REBUILD = 'live', 'empty', 'needs-rebuild'
 local ENTRY = '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+)$'
 
-local log_key, boards_key, mode = KEYS[1], KEYS[2], ARGV[1]
+local log_key, boards_key, due_key, mode = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local prefix = string.sub(log_key, 1, #log_key - #'log')
 local log, registry = {}, {}
 local flat = redis.call('HGETALL', log_key)
@@ -92,6 +94,10 @@ if mode == 'new' then
       local position = tonumber(string.match(log['runs:' .. p] or '', '^(%d+)'))
       if position and position > tonumber(ARGV[7 + 2 * p]) then place(p, ARGV[6 + 2 * p]) end
     end
+  end
+  if changed == 1 then -- else no fold of this topic would ever reach far enough for them
+    local due = redis.call('HGETALL', due_key)
+    for i = 1, #due, 2 do redis.call('HSET', due_key, due[i], string.match(due[i + 1], '^%S+ %S+') .. ' ') end
   end
   return {0, topic or '', changed}
 end

@@ -29,7 +29,8 @@
 --   moderation  stored moderation position, -1: none
 --   verdicts    offset after the last accept, reject or erase
 --   live        1: no partition is missing or below its target
---   a board: {state, epoch, hidden, then (index changed rank previous_rank previous) of each run that is the best now}
+--   a board: {state, epoch, hidden, then (index changed rank previous_rank previous) of each run that is the best now,
+--     also of a hidden player, then (index 0 0 0 "")}
 --     state 0 taken, 1 needs rebuild, 2 expired; hidden: list of the indexes of runs that went to the shadow
 --     index from 1; changed 1: a new best; ranks from 1, 0: was not there; previous: composite text, "": none
 --     of a submit: (index changed rank previous_rank previous best) of every run, best: the composite that is the
@@ -273,11 +274,13 @@ local function put(board, players, hidden, block)
       if raised[i] then leave(board, players[i], composite, before[j], previous) end
     end
   end
-  if source == '' and #hidden_runs > 0 then
-    local found = look_up('ZMSCORE', board.key .. ':shadow', players)
-    for j = 1, #hidden_runs do
-      local i = hidden_runs[j]
-      for _, value in ipairs({i, 0, 0, 0, '', found[i] or ''}) do block[#block + 1] = value end
+  local found = #hidden_runs > 0 and look_up('ZMSCORE', board.key .. ':shadow', players) or {}
+  for j = 1, #hidden_runs do
+    local i = hidden_runs[j]
+    local is_best = found[i] and tonumber(found[i]) == tonumber(ARGV[board.first + 2 * i - 1])
+    if is_best or source == '' then
+      for _, value in ipairs({i, 0, 0, 0, ''}) do block[#block + 1] = value end
+      if source == '' then block[#block + 1] = found[i] or '' end
     end
   end
   if board.status == EMPTY and #public > 0 then

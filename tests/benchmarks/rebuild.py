@@ -301,7 +301,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.rebuild", description=__doc__)
     parser.add_argument("--members", type=int, default=5_000_000)
     parser.add_argument("--tail", type=int, default=None, help="runs after the checkpoint; default: members / 15")
-    parser.add_argument("--routes", default="live,file")
+    parser.add_argument("--routes", default="live,file,log", help="which of these to measure")
     parser.add_argument("--kafka", default=os.environ.get("MAXBOARD_TEST_KAFKA"), help="address; default: its own")
     parser.add_argument("--folder", type=Path, default=None, help="where to keep files; default: a temporary one")
     given = parser.parse_args()
@@ -336,7 +336,8 @@ def measure(folder: Path, kafka: str, members: int, runs: int, routes: list[str]
                 found = watch(config, "rebuild", reference, *words)
             report += [*lines_of("live", found), f"  {server_line(url)}", f"  {readers.line()}"]
             report += [f"  {line}" for line in check(url, f"lb:{reference}", ids, composites) or ["right"]]
-            say("\n".join(report[-5:]))
+            report += verified(config, reference, words[:2])
+            say("\n".join(report[-6:]))
     if "file" in routes:
         out = folder / "second" / "dump.rdb"
         found = watch(config, "rebuild", "--primary", "one", "--route", "file", "--out", str(out), *words)
@@ -346,7 +347,30 @@ def measure(folder: Path, kafka: str, members: int, runs: int, routes: list[str]
             report += lines_of("file", found)
             report += [f"  server start {started:.1f} s, together {found.seconds + started:.1f} s, {server_line(url)}"]
             report += [f"  {line}" for line in check(url, f"lb:{reference}", ids, composites) or ["right"]]
+    if "log" in routes:
+        report += whole_log(config, folder, runs)
     print("\n".join(report))
+
+
+def verified(config: Path, reference: str, words: tuple[str, ...]) -> list[str]:
+    """A clean board, compared with checkpoint and log while it is up."""
+    found = watch(config, "verify", reference, *words, "--json")  # exit 0: no difference
+    peaks = ", ".join(f"{name} {peak / 1e9:.2f} GB" for name, peak in sorted(found.peak.items()))
+    return [f"verify, clean: {found.answer['members']:,} members in {found.seconds:.1f} s", f"  memory: {peaks}"]
+
+
+def whole_log(config: Path, folder: Path, runs: int) -> list[str]:
+    """Runs read, judged and folded a second when there is no checkpoint, by one process and by two."""
+    report = []
+    for jobs in (1, 2):
+        out = folder / f"log{jobs}" / "dump.rdb"
+        words = ("--route", "file", "--out", str(out), "--from-checkpoint", "none", "--jobs", str(jobs))
+        found = watch(config, "rebuild", "--primary", "one", *words, "--yes", "--json", "--work", str(folder / "work"))
+        out.unlink()
+        rate = runs / found.answer["seconds"]["read the log"]
+        report += lines_of(f"file from the log alone, {jobs} reading", found)
+        report += [f"  {rate:,.0f} runs/s, {rate / jobs:,.0f} a process"]
+    return report
 
 
 if __name__ == "__main__":

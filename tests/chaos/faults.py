@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,7 +52,9 @@ class Faults:
 
     def heal(self) -> None:
         """Every server up and well."""
-        self._game.stack.server("kafka").start()
+        if (kafka := self._game.stack.server("kafka")).process() is not None:
+            kafka.kill(signal.SIGCONT)
+        kafka.start()
         for pair in self._pairs.values():
             pair.heal()
 
@@ -178,7 +181,7 @@ class Faults:
     def trim_log(self) -> dict[int, int]:
         """Delete what every server holds, the group has committed, and the history has read."""
         self._history.read_on()
-        least = {p: min(offset, len(self._history.times[p])) for p, offset in self._game.committed().items()}
+        least = {p: min(offset, len(self._history.times[f"runs:{p}"])) for p, offset in self._game.committed().items()}
         for pair in self._pairs.values():
             for node in pair.nodes.values():
                 with connect(f"redis://{node.address}/0") as client:
@@ -194,6 +197,15 @@ class Faults:
 
     def restart_broker(self) -> None:
         self._game.stack.server("kafka").restart()
+
+    def stop_broker(self, seconds: float) -> None:
+        """Goes on by itself: other faults may wait for the broker."""
+        process = self._game.stack.server("kafka").process()
+        if process is not None:
+            process.send(signal.SIGSTOP)
+            timer = threading.Timer(seconds, process.send, (signal.SIGCONT,))
+            timer.daemon = True
+            timer.start()
 
     # ------------------------------------------------------------
     def _client(self, name: str) -> redis.Redis:

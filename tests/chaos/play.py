@@ -61,6 +61,7 @@ class Outcome:
 
     schedule: Schedule
     runs: int = 0
+    events: int = 0
     gaps: int = 0
     reads: int = 0
     live: int = 0
@@ -72,7 +73,7 @@ class Outcome:
         s = self.schedule
         verdict = "holds" if not self.found else f"VIOLATED: {self.found[0]}"
         return (
-            f"seed {s.seed}: {s.count} faults, {self.runs:,} runs, {self.gaps} gaps, "
+            f"seed {s.seed}: {s.count} faults, {self.runs:,} runs, {self.events} events, {self.gaps} gaps, "
             f"{self.live} of {self.reads} reads live: {verdict}"
         )
 
@@ -116,7 +117,7 @@ def play(stack: Stack, pairs: dict[str, Pair], schedule: Schedule, folder: Path)
 def _play(stack: Stack, pairs: dict[str, Pair], outcome: Outcome) -> None:
     schedule, folder = outcome.schedule, outcome.folder
     game = ChaosGame(stack, folder, pairs)
-    history = History(game.settings.kafka.bootstrap, game.settings.kafka.topics.runs, game.definitions)
+    history = History(game.settings.kafka.bootstrap, game.settings.kafka.topics, game.definitions)
     crew = Crew(game, folder)
     faults = Faults(game, pairs, crew, history, folder)
     outcome.notes = faults.notes
@@ -126,13 +127,13 @@ def _play(stack: Stack, pairs: dict[str, Pair], outcome: Outcome) -> None:
     refs = [boards.parse(name, now) for name in names]
     try:
         with watch.Watcher(game, pairs.values(), refs) as watcher:
-            with Load(game.settings, schedule.seed, schedule.rate) as load:
+            with Load(game.settings, schedule) as load:
                 _let_happen(schedule, crew, faults)
             faults.heal()
             crew.end()
             done = game.run("apply", "--until-caught-up", timeout=CAUGHT_UP_S)
             (folder / "catch-up.log").write_text(done.stdout + done.stderr)
-        outcome.runs, outcome.gaps = load.sent, crew.gaps()
+        outcome.runs, outcome.events, outcome.gaps = load.sent, load.events, crew.gaps()
         outcome.reads, outcome.live = len(watcher.seen), sum(one.state == "live" for one in watcher.seen)
         outcome.found += crew.faults
         if done.returncode:

@@ -36,6 +36,11 @@ class Schedule:
     count: int
     faults: tuple[Fault, ...]
 
+    @property
+    def erases(self) -> bool:
+        """Players are erased: not where the log is cut, as they would wait for what is gone."""
+        return all(fault.name != "trim_log" for fault in self.faults)
+
     def __str__(self) -> str:
         head = f"seed {self.seed}: {self.seconds:.0f} s, {self.rate:,} runs/s, {self.count} faults"
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
@@ -114,8 +119,10 @@ KINDS: dict[str, tuple[int, Callable[[Draw], Made]]] = {
     "offsets gone": (2, lambda d: [(0, "forget_offsets", ())]),
     "log trimmed": (1, lambda d: [(0, "trim_log", ())]),
     "broker restarted": (1, lambda d: [(0, "restart_broker", ())]),
+    "broker stopped": (1, lambda d: [(0, "stop_broker", (d.lasting(0.3, 8.0),))]),
 }  # fmt: skip
-RARE = {"topic grows": 0.2, "log trimmed": 0.2, "broker restarted": 0.08}  # in so many seeds, and once then
+# In so many seeds, and once then.
+RARE = {"topic grows": 0.2, "log trimmed": 0.2, "broker restarted": 0.08, "broker stopped": 0.15}
 
 
 def drawn(seed: int, seconds: float) -> Schedule:

@@ -16,6 +16,7 @@ from tests.failure.harness import Game
 
 from maxboard.board.client import connect
 from maxboard.board.reader import BoardNotLive, Reader
+from maxboard.board.registry import MODERATION
 from maxboard.boards import BoardRef
 from maxboard.errors import MaxboardError
 from maxboard.keys import Keys
@@ -102,36 +103,41 @@ def judge(seen: list[Seen], history: History) -> list[str]:
     live = [one for one in seen if one.state == "live"]
     untrue = [text for one in live if (text := _age(one, history))]
     wrong = [text for one in live if (text := _content(one, history))]
-    fallen = _falls(live)
+    fallen = _falls(live, history)
     return [*untrue[:SAID], *wrong[:SAID], *fallen[:SAID]]
 
 
 def _age(one: Seen, history: History) -> str | None:
     """I8: no record from before ``as_of`` is behind the positions."""
-    for partition, times in history.times.items():
-        at, known = one.position.get(f"runs:{partition}", 0), one.as_of or 0
-        if at == 0 and f"runs:{partition}" not in one.position:  # an added one
+    for name, times in history.times.items():
+        at, known = one.position.get(name, 0), one.as_of or 0
+        if at == 0 and name not in one.position:  # an added one
             known -= UNKNOWN_MS
         if at < len(times) and times[at] < known:
-            return f"I8: {one}: offset {at} of partition {partition}, recorded at {times[at]}, is not in"
+            return f"I8: {one}: offset {at} of {name}, recorded at {times[at]}, is not in"
     return None
 
 
 def _content(one: Seen, history: History) -> str | None:
-    """I6: the board is that of the log up to its positions."""
-    want = history.board(one.board, one.position)
-    if one.bests == want:
-        return None
+    """I5, I6: the board is that of the log up to its positions.
+
+    What is left of a player who was erased comes back a moment later, perhaps with newer runs: only seen at rest.
+    """
+    want, judged = history.board(one.board, one.position), one.position.get(MODERATION, 0)
     differ = [player for player in {*want, *one.bests} if want.get(player) != one.bests.get(player)]
+    differ = [player for player in differ if history.hidden(player, judged) or not history.erased(player, judged)]
+    if not differ:
+        return None
     first = min(differ)
+    law = "I5" if history.hidden(first, judged) else "I6"
     return (
-        f"I6: {one}: {len(differ)} of {len(want)} players differ, such as {first}: "
+        f"{law}: {one}: {len(differ)} of {len(want)} players differ, such as {first}: "
         f"{one.bests.get(first)} instead of {want.get(first)}"
     )
 
 
-def _falls(live: list[Seen]) -> list[str]:
-    """I1: between two answers with positions p <= q no best falls."""
+def _falls(live: list[Seen], history: History) -> list[str]:
+    """I1: between two answers with positions p <= q no best falls, except by an event."""
     found: list[str] = []
     before: dict[tuple[str, str], Seen] = {}
     for one in live:
@@ -141,6 +147,8 @@ def _falls(live: list[Seen]) -> list[str]:
             continue
         for player, best in last.bests.items():
             now = one.bests.get(player)
+            if history.moderated(player, last.position.get(MODERATION, 0), one.position.get(MODERATION, 0)):
+                continue
             if now is None or (now[0], -now[1]) < (best[0], -best[1]):
                 found.append(f"I1: {one}: {player} fell from {best} to {now}")
                 break

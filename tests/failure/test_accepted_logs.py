@@ -125,6 +125,23 @@ def test_a_complete_log_has_nothing_to_accept(game: Game) -> None:
 
 
 # ------------------------------------------------------------------------------------------- new topic
+def test_a_due_player_of_the_old_topic_is_found_in_the_new_one(game: Game) -> None:
+    """His mark is at an offset that the new topic does not reach; without another mark he would be due for long."""
+    game.produce(1000)
+    game.must("apply", "--until-caught-up")
+    player = min(alltime(game))
+    start_anew(game)
+    game.produce(300)
+    for primary in game.settings.primaries.values():
+        with redis.Redis.from_url(primary.url) as server:
+            server.hset(f"{game.name}:due", player, "erase 0 runs:0=900 runs:1=900 runs:2=900 runs:3=900")
+    done = game.run("apply", "--until-caught-up", NEW_TOPIC, timeout=30)
+    assert done.returncode == 0, done.stderr
+    for primary in game.settings.primaries.values():
+        with redis.Redis.from_url(primary.url) as server:
+            assert not server.exists(f"{game.name}:due")
+
+
 def test_a_topic_that_was_created_anew_is_taken_by_the_flag(game: Game) -> None:
     """Refused in one line that names it; with it bests stay, new runs count, and the next start needs none."""
     game.produce(2000)

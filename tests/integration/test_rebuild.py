@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -340,6 +341,52 @@ def test_what_cannot_be_says_why_in_one_line(one: Scene, words: tuple[str, ...],
     assert text in done.stderr.decode()
     if "WORK" not in words:  # what was read is kept for the next try
         assert one.leftovers() == []
+
+
+FILE = ("rebuild", "--primary", "one", "--route", "file", "--out", "dump.rdb", "--yes")
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        (("rebuild", WEEKLY, "--yes"), 2_000),
+        (FILE, 2_000),
+        (FILE, 40_000),  # what was read fits, the file for the server does not
+        (("checkpoint", WEEKLY, "--to", "checkpoints"), 2_000),
+        (("checkpoint", WEEKLY, "--to", "checkpoints"), 25_000),  # the same
+        (("verify", WEEKLY), 2_000),
+    ],
+    ids=["live", "file", "file at its end", "checkpoint", "checkpoint at its end", "verify"],
+)
+def test_a_disk_that_is_full_is_said_in_one_line_and_nothing_is_switched(
+    one: Scene, tmp_path: Path, words: tuple[str, ...], limit: int
+) -> None:
+    """As if a file took no more than ``limit`` bytes. With room it ends right, and leaves nothing."""
+    rng = random.Random(3)
+    one.produce(*((str(n), rng.randrange(900)) for n in range(4_000)))
+    one.apply()
+    before = one.board()
+
+    def run(most: int) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "maxboard", "--config", str(one.path), *words, "--work", str(one.work)]
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+            timeout=60,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY)),
+        )
+
+    full = run(limit)
+    assert full.returncode == 1, full.stderr
+    assert full.stderr.startswith(b"maxboard: "), full.stderr
+    assert (b"File too large" in full.stderr, full.stderr.count(b"\n")) == (True, 1), full.stderr
+    assert not [*tmp_path.glob("**/dump.rdb"), *tmp_path.glob("**/manifest.json")]
+    assert one.board() == before
+    again = run(resource.RLIM_INFINITY)
+    assert again.returncode == 0, again.stderr
+    assert (one.board(), one.leftovers()) == (before, [])
 
 
 def test_without_kafka_it_says_so(tmp_path: Path, one: Scene) -> None:

@@ -34,6 +34,7 @@ DEFINITIONS = BOARDS.definitions("one")
 DIGEST = set_digest(DEFINITIONS)
 WEEKLY, ALLTIME = BOARDS.parse("weekly", NOW), BOARDS.parse("alltime", NOW)
 TOP = 8_999_999_999_999_999  # 16 digits, just below 2^53
+HIDDEN = Best(0, False, 0, None, None)
 
 
 class Primary:
@@ -187,13 +188,16 @@ def test_runs_judged_before_the_newest_verdict_are_refused(primary: Primary) -> 
     assert primary.apply(0, 1, runs(WEEKLY, ("a", 5)), judged=2).status == scripts.APPLIED
 
 
-def test_hidden_players_go_to_the_shadow_and_are_answered_nothing(primary: Primary) -> None:
-    """I5, aio reply fields stay present (redis/redis#5965)."""
+def test_hidden_players_go_to_the_shadow_and_have_no_rank(primary: Primary) -> None:
+    """I5, also reply fields stay present (redis/redis#5965). Only what is the best there is answered at all."""
     primary.client.hset(KEYS.hidden, "cheat", "ban 0")
     reply = primary.apply(0, 1, runs(WEEKLY, ("cheat", 90), ("a", 5)))
     assert primary.members(WEEKLY) == {"a": 5}
     assert primary.members(WEEKLY, ":shadow") == {"cheat": 90}
-    assert (reply.boards[0].hidden, reply.boards[0].bests) == ([0], [Best(1, True, 1, None, None)])
+    assert (reply.boards[0].hidden, reply.boards[0].bests) == ([0], [Best(1, True, 1, None, None), HIDDEN])
+    assert primary.apply(0, 1, runs(WEEKLY, ("cheat", 90))).boards[0].bests == [HIDDEN]
+    lower = primary.apply(1, 2, runs(WEEKLY, ("cheat", 89)))
+    assert (lower.boards[0].hidden, lower.boards[0].bests) == ([0], [])
 
 
 def test_held_runs_wait_in_pending(primary: Primary) -> None:
@@ -459,6 +463,9 @@ def test_any_sequence_of_ranges_and_replays_is_a_maximum(
                 Best(i, before.get(p, -1) < c, _rank(board, p) or 0, _rank(before, p), before.get(p))
                 for i, (p, c) in enumerate(entries.items())
                 if p not in hidden and board[p] == c
+            ]
+            want += [
+                HIDDEN._replace(run=i) for i, (p, c) in enumerate(entries.items()) if p in hidden and shadow[p] == c
             ]
             assert reply.boards[0].bests == want
     assert primary.members(WEEKLY) == board

@@ -45,4 +45,18 @@ FOUND = {
         call 0 two 9
         step 1 1 2
     """)),
+    "a ban that comes to an emptied primary before the board is said with the run": Schedule(894, 2, 2, _steps("""
+        run runs:0 p10 0 2744 1
+        flow 2 one True 1 20
+        empty one
+        event ban p10 shadow 0
+    """)),
+    "a reject that comes to a promoted primary before the board is said with the run": Schedule(642, 3, 2, _steps("""
+        run runs:1 B 40 2576 1
+        verdict reject 0
+        run runs:0 p9 1 1812 1
+        flow 3 one False 5 20
+        crash 2 0
+        promote one 30 True
+    """)),
 }  # fmt: skip

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tests.simulation.checks import Violation, Watch, check_primary, check_rest, check_sender, due_of, entry_of, log_of
+from tests.simulation.checks import Violation, Watch, check_primary, check_rest, check_sender, due_of, log_of
 from tests.simulation.log import OutOfRange
 from tests.simulation.member import Member, Port
 from tests.simulation.oracle import Place, composite_of
@@ -32,14 +31,6 @@ REST_ROUNDS = 80  # of 600 ms: back-off takes 2 s at the most
 QUIET_ROUNDS = 2
 OVERDUE_MS = 3000  # from a ban's end until its unban is in the log
 GHOSTS = 3
-
-
-def event_places(command: Command) -> Iterator[int]:
-    """Where the players of a call of moderation are among its arguments."""
-    at = 9
-    while at < len(command.args):
-        yield at + 2
-        at += 4 + int(command.args[at + 3])
 
 
 class Group(Producers):
@@ -80,11 +71,6 @@ class Group(Producers):
             folded = zip(map(str, sources[::2]), map(int, sources[1::2]), strict=True)
             self.watches[name].early += [(field, to - 1, player) for field, to in folded]
         self.look(name)
-        if command.script == "moderate" and reply[0] == APPLIED and self.fell_back:
-            # An event that first comes to a primary that was emptied finds no board there yet to speak of.
-            players = {str(command.args[i]) for i in event_places(command)}
-            empty = [ref for ref in OF[name] if entry_of(self.servers[name].state, ref) is None]
-            self.output.silent |= {(reference, player) for reference in empty for player in players}
         if command.script == "apply_runs" and reply[0] == APPLIED:
             check_sender(before, self.servers[name].history[-1], name, int(command.args[8]), self.prefixes)
         if command.script not in ("define_boards", "put_due") and reply[0] == OTHER_DEFINITIONS:

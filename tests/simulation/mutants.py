@@ -223,6 +223,12 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
     "an erasure does not judge": (
         Line(History, "verdict", 'if event.type == "erase" and time < entry.time', "if False"),
     ),
+    "a hidden player's run does not say that he is on no board": (
+        LuaLine("apply_runs", "if is_best or source == '' then", "if source == '' then"),
+    ),
+    "a run that an event took does not say that it is gone": (
+        Line(Applier, "_absences", ".union(sent.taken)", ""),
+    ),
     "verdicts reach back to before they were known": (
         Line(Judge, "verdict", "run.run_id, time, judged)", "run.run_id, time, 1 << 53)"),
     ),

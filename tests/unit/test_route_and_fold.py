@@ -236,6 +236,10 @@ def test_a_rejected_run_of_moderation_is_counted_and_no_dead_letter() -> None:
     history = moderated(verdict("reject", "r0"), verdict("accept", "r0"))
     fold = judged_fold([record(0, "a", 50), record(1, "a", 40)], history)
     assert (bests(fold), fold.letters, fold.fates) == ({"w:2026-W45": {"a": 40}}, [], {"rejected": 1})
+    assert ({slot.ref.reference: players for slot, players in fold.taken.items()}, fold.entries) == (
+        {"w:2026-W45": {"a"}},
+        2,
+    )
 
 
 def test_an_accept_outranks_every_rule() -> None:

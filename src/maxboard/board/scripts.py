@@ -81,7 +81,8 @@ SUBMIT = Range("", "", 0, 0, 0, 0, 0, 0, 0)
 class Best(NamedTuple):
     """A run that is the best of its player now; of a submit, any run. ``run`` counts the runs of the call from 0.
 
-    ``best``: only of a submit, the composite that is the player's now, in the shadow if hidden; then ``rank`` is 0.
+    ``rank`` is 0 for a hidden player. ``best``: only of a submit, the composite that is the player's now, in the shadow
+    if hidden.
     """
 
     run: int
@@ -359,7 +360,7 @@ def accept_log(
     args: list[Argument] = [mode, definitions, whole_from, topic, moderation]
     for low, end in reach:
         args += (low, end)
-    return Command("accept_log", (keys.log, keys.boards), args)
+    return Command("accept_log", (keys.log, keys.boards, keys.due), args)
 
 
 def parse_accept(reply: list[Any]) -> Accepted:

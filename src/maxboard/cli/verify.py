@@ -47,7 +47,7 @@ def verify(config: Path, /, board: str, mend: bool, accept_log: bool, as_json: b
 
     if accept_log and not mend:
         raise WrongUse("--accept-log says what --repair may do: give both")
-    settings, now = load(config), time.time_ns() // 1_000_000
+    began, settings, now = time.monotonic(), load(config), time.time_ns() // 1_000_000
     ref = settings.build().parse(board, now)
     options = Options(
         given["work"] or Path(tempfile.gettempdir()),
@@ -71,12 +71,12 @@ def verify(config: Path, /, board: str, mend: bool, accept_log: bool, as_json: b
         answer |= {**counts, "position": found.position}
         render.print_json(answer | ({"repaired": found.repaired} if mend else {}))
     else:
-        _print(ref, found, counts, mend)
+        _print(ref, found, counts, mend, time.monotonic() - began)
     sys.exit(1 if found.differences else 0)
 
 
-def _print(ref: BoardRef, found: Verified, counts: dict[str, int], mended: bool) -> None:
-    click.echo(f"{found.board}: {found.members:,} members compared")
+def _print(ref: BoardRef, found: Verified, counts: dict[str, int], mended: bool, seconds: float) -> None:
+    click.echo(f"{found.board}: {found.members:,} members compared in {seconds:,.1f} s")
     if mended:
         click.echo(f"{found.repaired:,} mended")
     for difference in found.differences[:SHOWN]:

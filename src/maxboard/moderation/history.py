@@ -93,10 +93,12 @@ class History:
 
     def last_event(self, player: str, upto: int) -> int:
         """The offset after the last event of a player below a position; 0: there is none. The stamp of rank changes."""
-        last = 0
-        for entry in self.entries(player, upto):
-            last = entry.offset + 1
-        return last
+        entry = self.last(player, upto)
+        return 0 if entry is None else entry.offset + 1
+
+    def last(self, player: str, upto: int) -> Entry | None:
+        """The last event of a player below a position."""
+        return max(self.entries(player, upto), default=None, key=lambda entry: entry.offset)
 
     def verdicts(self, upto: int) -> int:
         """The offset after the last accept, reject or erase below a position; 0: there is none."""

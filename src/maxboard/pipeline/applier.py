@@ -16,16 +16,16 @@ from dataclasses import dataclass, field, replace
 
 from maxboard.board import scripts
 from maxboard.board.registry import MODERATION
-from maxboard.board.scripts import ApplyReply, DueReply, ModerateReply
+from maxboard.board.scripts import ApplyReply, BoardReply, DueReply, ModerateReply
 from maxboard.boards import Boards
 from maxboard.errors import Stop
 from maxboard.keys import Keys
 from maxboard.pipeline import freshness
-from maxboard.pipeline.apply import Call, PrimaryQueue
+from maxboard.pipeline.apply import Call, PrimaryQueue, Sent
 from maxboard.pipeline.calls import Calls
 from maxboard.pipeline.commit import Flight, Lane
 from maxboard.pipeline.due import DuePlayers
-from maxboard.pipeline.emit import change_letters, dead_letter, rank_changes
+from maxboard.pipeline.emit import absences, change_letters, dead_letter, rank_changes
 from maxboard.pipeline.fold import Fold, folds
 from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.moderating import Moderation, moderation_of
@@ -254,6 +254,8 @@ class Applier:
             at, history = reply.moderation or 0, self._judge.history
             for sent, block in zip(call.boards, reply.boards, strict=True):
                 letters += change_letters(rank_changes(sent.runs, sent.run_ids, block, reply.live, now, history, at))
+                if block.state == scripts.TAKEN and (block.hidden or sent.taken):
+                    letters += self._absences(sent, block, reply, now)
                 self.tally.changed += sum(best.changed for best in block.bests)
                 hidden = sum(sent.counts[run] for run in block.hidden)
                 self.tally.fates["hidden"] += hidden
@@ -265,6 +267,11 @@ class Applier:
             if letters:
                 self._emit(flight, letters)
         flight.applied(name)
+
+    def _absences(self, sent: Sent, block: BoardReply, reply: ApplyReply, now: int) -> list[Letter]:
+        gone = {sent.runs.runs[best.run][0] for best in block.bests if not best.rank}.union(sent.taken)
+        at = reply.moderation or 0
+        return change_letters(absences(sent.runs.ref, block.epoch, sorted(gone), self._judge.history, at, now))
 
     def _moderated(
         self, name: str, queue: PrimaryQueue, call: Call, reply: ModerateReply, flight: Flight, now: int

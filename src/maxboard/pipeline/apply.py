@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +39,15 @@ class Plain(Command):
 
 @dataclass(slots=True)
 class Sent:
-    """What a call has for one board: its runs, and of each the run id and how many runs were folded into it."""
+    """What a call has for one board: its runs, and of each the run id and how many runs were folded into it.
+
+    ``taken``: players of whom an event took a run of the range; the call has nothing of these runs.
+    """
 
     runs: BoardRuns
     run_ids: list[str]
     counts: list[int]
+    taken: Collection[str] = ()
 
 
 @dataclass(slots=True, eq=False)

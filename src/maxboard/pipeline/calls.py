@@ -33,13 +33,15 @@ class Calls:
     def runs(self, name: str, lane: Lane, fold: Fold, flight: Flight, now: int) -> Call:
         """A range of ``runs`` for all boards of a primary."""
         sent = []
-        for slot in fold.bests.keys() | fold.held.keys() if fold.held else fold.bests:
+        some = fold.bests.keys() | fold.held.keys() | fold.taken.keys() if fold.held or fold.taken else fold.bests
+        for slot in some:
             if slot.primary != name:
                 continue
             players = fold.bests.get(slot, {})
             held = list(fold.held[slot].items()) if slot in fold.held else []
             runs = BoardRuns(slot.ref, [(player, best[0]) for player, best in players.items()], held)
-            sent.append(Sent(runs, [best[1] for best in players.values()], [best[2] for best in players.values()]))
+            ids, counts = [best[1] for best in players.values()], [best[2] for best in players.values()]
+            sent.append(Sent(runs, ids, counts, fold.taken.get(slot, ())))
         earliest, first = lane.first.get(name, (-1, 0))
         first = first if fold.start <= earliest else 0
         range_ = Range(

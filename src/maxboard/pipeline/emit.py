@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from maxboard.board.scripts import BoardReply, BoardRuns, Moved
-from maxboard.boards import Boards
+from maxboard.boards import BoardRef, Boards
 from maxboard.changes import RankChange, change_key, dead_letter_headers, encode_change
 from maxboard.errors import WrongUse
 from maxboard.model import Record, Refusal
@@ -38,6 +38,8 @@ def rank_changes(
     changes = []
     for index, changed, rank, previous_rank, previous, _ in reply.bests:
         player, composite = runs[index]
+        if not rank:  # hidden
+            continue
         run_id = run_ids[index]
         change = RankChange(  # by position: names would cost a fifth of the time
             reference,
@@ -99,6 +101,37 @@ def moved_changes(
             )
         )
     return changes
+
+
+def absences(
+    ref: BoardRef, epoch: int, players: Iterable[str], history: History, upto: int, now: int
+) -> list[RankChange]:
+    """Once more what the last event of each player led to: not on the board.
+
+    Said when the log brings a run that an event hides or has taken. Where a primary fell back, the event may have come
+    to it before the board did, so that nothing was said, and what an earlier history said would stand. With the
+    event's stamp and the composite "0" it never outranks what came after the event.
+    """
+    causes = [entry for player in players if (entry := history.last(player, upto)) is not None]
+    return [
+        RankChange(
+            board=ref.reference,
+            epoch=epoch,
+            player_id=cause.event.player_id,
+            moderation=cause.offset + 1,
+            composite="0",
+            run_id=None,
+            cause=cause.event.type,
+            score=None,
+            previous_score=None,
+            rank=None,
+            previous_rank=None,
+            achieved_at=None,
+            applied_at=rfc3339(now),
+            event_id=f"{ref.reference}|{cause.offset}",
+        )
+        for cause in causes
+    ]
 
 
 def change_letters(changes: Sequence[RankChange]) -> list[Letter]:

@@ -17,6 +17,7 @@ from maxboard.pipeline.route import Routed, Router, Slot
 
 Bests = dict[Slot, dict[str, tuple[int, str, int]]]  # board -> player -> (composite, run id, how many runs)
 Held = dict[Slot, dict[str, int]]  # board -> "player|run id" -> composite
+Taken = dict[Slot, set[str]]  # board -> players of whom an event took a run
 Answers = Mapping[str, Judged | None]  # of callables, on one run
 
 
@@ -28,7 +29,8 @@ class Fold:
     """
 
     __slots__ = (
-        "_routed", "_sizes", "bests", "entries", "fates", "held", "judged", "letters", "records", "start", "time", "to",
+        "_routed", "_sizes", "bests", "entries", "fates", "held", "judged", "letters", "records", "start", "taken",
+        "time", "to",
     )  # fmt: skip
 
     def __init__(self, start: int, judged: Mapping[str, int]) -> None:
@@ -39,6 +41,7 @@ class Fold:
         self.entries = 0
         self.bests: Bests = {}
         self.held: Held = {}
+        self.taken: Taken = {}
         self.letters: list[tuple[Record, Refusal]] = []
         self.fates: Counter[str] = Counter()
         self._sizes: dict[str, int] = {}
@@ -82,7 +85,7 @@ class Fold:
             elif action == "hold":
                 self._hold(slot, f"{run.player_id}|{run.run_id}", composite)
             elif rule == "moderation":
-                self.fates["rejected"] += 1
+                self._take(slot, run.player_id)
             else:
                 routed.refused.append((slot.ref.reference, "rejected", f"rule {rule!r} rejects it"))
         some = len(accepted) < len(routed.targets)
@@ -108,6 +111,13 @@ class Fold:
         if member not in members:
             self._count(slot)
         members[member] = max(composite, members.get(member, composite))
+
+    def _take(self, slot: Slot, player: str) -> None:
+        self.fates["rejected"] += 1
+        players = self.taken.setdefault(slot, set())
+        if player not in players:
+            players.add(player)
+            self._count(slot)
 
     def _count(self, slot: Slot) -> None:
         size = self._sizes[slot.primary] = self._sizes.get(slot.primary, 0) + 1

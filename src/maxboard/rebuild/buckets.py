@@ -9,14 +9,15 @@ from pathlib import Path
 import polars as pl
 
 BUCKET_ROWS = 4_000_000  # of one side: a join of two such frames takes about 1 GB
+SPILL_ROWS = 2_000_000  # written at a time: enough that the files of a great board are some thousands
 HASH_SEED = 11
 
 
 class Buckets:
     """Frames with a column ``member``, by name. In memory when they fit into one bucket, else in ``folder``."""
 
-    def __init__(self, folder: Path, rows: int, bucket_rows: int = BUCKET_ROWS) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, rows: int, bucket_rows: int = BUCKET_ROWS, spill_rows: int = SPILL_ROWS) -> None:
+        self._folder, self._spill_rows = folder, spill_rows
         self._count = max(-(-rows // bucket_rows), 1)
         self._memory: dict[str, list[pl.DataFrame]] = {}
         self._files: dict[tuple[str, int], list[Path]] = {}
@@ -24,8 +25,14 @@ class Buckets:
 
     def add(self, name: str, frame: pl.DataFrame) -> None:
         """Put rows into their buckets."""
-        if self._count == 1:
-            self._memory.setdefault(name, []).append(frame)
+        waiting = self._memory.setdefault(name, [])
+        waiting.append(frame)
+        if self._count > 1 and sum(map(len, waiting)) >= self._spill_rows:
+            self._spill(name)
+
+    def _spill(self, name: str) -> None:
+        frame = _one(self._memory.pop(name, []))
+        if frame is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         place = (pl.col("member").hash(HASH_SEED) % self._count).alias("bucket")
@@ -40,6 +47,8 @@ class Buckets:
         if self._count == 1:
             yield tuple(_one(self._memory.get(name, [])) for name in (first, second))
             return
+        for name in (first, second):
+            self._spill(name)
         for bucket in range(self._count):
             yield tuple(
                 _one([pl.read_ipc(path) for path in self._files.get((name, bucket), [])]) for name in (first, second)

@@ -197,7 +197,7 @@ class Verifier:
 
     def _expected(self, side: str, board: BoardFold) -> Iterator[pl.DataFrame]:
         """What the fold has for one key: ``member`` and ``least``."""
-        rows: Iterable[Rows] = board.bests()
+        rows: Iterable[Rows] = [] if side == SHADOW and not self.hidden else board.bests()
         if side == PENDING:
             rows = [] if board.held is None else [board.held]
         hidden = sorted(self.hidden)
