@@ -16,7 +16,7 @@
 --   6  to           offset after its last
 --   7  end          end of the partition as the sender saw it
 --   8  first        1: no board of this primary needs a record before `from`; more: so it is, if every definition is
---                   whole from this moment on only (epoch ms, see define_boards "reach"); 0: neither
+--                   whole from this moment on only (epoch ms, see accept_log "short"); 0: neither
 --   9  judged       moderation position at which the runs were judged
 --   10 time         record time of the last record, epoch ms; 0: no record
 --   11 caught_up    when `to` was the end of the partition, epoch ms; 0: it was not

@@ -7,7 +7,7 @@
 --   2  boards  as in apply_runs
 --   3  board   sorted set; its side keys and those of its build as in apply_runs
 -- ARGV
---   1  definitions  as in apply_runs
+--   1  definitions  as in apply_runs; not looked at for build "-"
 --   2  build        id of the build: a word of the job's own; "-": none, which drops the one that was there
 --   3  start        of the board's window, epoch ms
 --   4  expires      when its keys go, epoch ms; 0: never
@@ -19,7 +19,7 @@ local log_key, boards_key, board_key = KEYS[1], KEYS[2], KEYS[3]
 local reference = string.sub(board_key, #log_key - #'log' + 1)
 
 local known = redis.call('HGET', boards_key, '@') or ''
-if known ~= ARGV[1] then return {2, known, ''} end
+if known ~= ARGV[1] and ARGV[2] ~= '-' then return {2, known, ''} end
 
 local kind = redis.call('TYPE', board_key).ok
 local epoch, status = '0', nil

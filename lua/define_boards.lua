@@ -1,4 +1,4 @@
--- Put board definitions in force on this primary, or limit them to what the log still holds.
+-- Put board definitions in force on this primary.
 --
 -- KEYS
 --   1  log     as in apply_runs
@@ -6,12 +6,10 @@
 -- ARGV
 --   1  mode     "new": only where no definitions are known yet (an applier at its start, an emptied primary)
 --               "change": replace what is known (init)
---               "reach": the log holds nothing before `reach`; windows that start earlier need a rebuild
 --   2  digest   of all definitions
---   3  reach    epoch ms, mode "reach" only
---   4… name digest max_future of each board; max_future in ms: how far a run may be ahead of its record time
+--   3… name digest max_future of each board; max_future in ms: how far a run may be ahead of its record time
 -- Reply: {status, digest known before, then names of boards with windows that need a rebuild}
---   status 0 in force, 2 other definitions are known (mode "new" and "reach"; nothing was written)
+--   status 0 in force, 2 other definitions are known (mode "new"; nothing was written)
 -- A board that is new or changed is whole only for windows that start after every record applied here so far:
 -- a record of such a window was appended at most max_future before the window's start. Rules that begin after all
 -- records applied here, or end after them, have judged them alike: to add or to end one so changes no window.
@@ -19,7 +17,7 @@
 local log_key, boards_key = KEYS[1], KEYS[2]
 local mode, digest = ARGV[1], ARGV[2]
 local known = redis.call('HGET', boards_key, '@') or ''
-if known ~= digest and (mode == 'reach' or mode == 'new' and known ~= '') then
+if known ~= digest and mode == 'new' and known ~= '' then
   return {2, known}
 end
 
@@ -45,14 +43,12 @@ local function judging(digest)
 end
 
 local reply, whole, names, gone = {0, known}, {}, {}, {}
-for i = 4, #ARGV, 3 do
+for i = 3, #ARGV, 3 do
   local name, max_future = ARGV[i], tonumber(ARGV[i + 2])
   names[name] = true
   local had, since = string.match(redis.call('HGET', boards_key, '@' .. name) or '', '^(%S+) (%d+)$')
   local from = tonumber(since or '0')
-  if mode == 'reach' then
-    from = math.max(from, tonumber(ARGV[3]) + max_future)
-  elseif not had or judging(had) ~= judging(ARGV[i + 1]) then
+  if not had or judging(had) ~= judging(ARGV[i + 1]) then
     from = newest < 0 and 0 or newest + max_future
   end
   if had ~= ARGV[i + 1] or from ~= tonumber(since) then

@@ -9,6 +9,7 @@
 --   2  boards  as in apply_runs
 --   3  hidden  as in apply_runs
 --   4  due     hash: player -> "cause offset source=position…": the positions when an event made the player due
+--   5  announce  as in apply_runs
 -- ARGV
 --   1  definitions  as in apply_runs
 --   2  topic        id of the moderation topic
@@ -25,10 +26,11 @@
 --        erase   none
 --        accept  run_id counts, then (reference start expires composite) of each board; counts 0: it puts nothing
 --        reject  run_id, then (reference composite) of each delivery and board
--- Reply: {status, position, verdicts, live, due, boards, lost, then each change}
+-- Reply: {status, position, verdicts, live, due, boards, lost, broken, then each change}
 --   status, position, live as in apply_runs; due: list of players due now, some of them where they are many
 --   boards: registered, builds not counted
 --   lost: references of the boards that were found lost by this call
+--   broken: how many boards need a rebuild
 --   a change: index of the event from 1, reference, epoch, rank, composite, rank before, composite before
 --     of every event and board that is not lost, "" where there is none; the one before only if this call changed it
 
@@ -37,7 +39,7 @@ local SKEW = 60000 -- as in apply_runs
 local CHUNK = 2000 -- as in apply_runs
 local DUE = 100 -- players named in a reply: more than are folded in one look at the log
 
-local log_key, boards_key, hidden_key, due_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local log_key, boards_key, hidden_key, due_key, announce_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local from, to, log_end, now = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[8])
 local prefix = string.sub(log_key, 1, #log_key - #'log')
 
@@ -47,9 +49,9 @@ for i = 1, #flat, 2 do log[flat[i]] = flat[i + 1] end
 local verdicts = tonumber(log.verdicts or '0')
 
 local known = redis.call('HGET', boards_key, '@') or ''
-if known ~= ARGV[1] then return {2, known, verdicts, 0, {}, 0, {}} end
+if known ~= ARGV[1] then return {2, known, verdicts, 0, {}, 0, {}, 0} end
 local topic = log['moderation-topic']
-if topic and topic ~= ARGV[2] then return {3, topic, verdicts, 0, {}, 0, {}} end
+if topic and topic ~= ARGV[2] then return {3, topic, verdicts, 0, {}, 0, {}, 0} end
 
 local function entry_of(field)
   local position, time, caught_up, target = string.match(log[field] or '- 0 0 0', '^(%S+) (%d+) (%d+) (%d+)$')
@@ -66,7 +68,7 @@ if not position then target = math.max(target, log_end, from) end
 if (position or 0) < from then
   target = math.max(target, from)
   store(position)
-  return {1, position or -1, verdicts, 0, {}, 0, {}}
+  return {1, position or -1, verdicts, 0, {}, 0, {}, 0}
 end
 
 -- The boards, and what each event has to be done to: their keys and those of their builds.
@@ -123,8 +125,8 @@ for i = 1, #registry, 2 do
     local epoch, start, expires, status, build, loaded =
       string.match(registry[i + 1], '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+)$')
     local kind = expires ~= '0' and tonumber(expires) <= now + SKEW and kind_of(prefix .. reference)
-    if kind and (kind == 'none' or tonumber(expires) <= now) then
-      if kind == 'none' then redis.call('HDEL', boards_key, reference) end
+    if kind == 'none' then -- an expired key that is still there is looked after: the clocks may differ
+      redis.call('HDEL', boards_key, reference)
     else
       take({reference = reference, epoch = epoch, start = start, expires = expires, status = status, build = build,
         loaded = loaded})
@@ -188,7 +190,13 @@ local function show(set, event, composite)
   note(event.index, set, event.player, 0, '')
 end
 
+-- What a submit left of a run that is taken would stay as long as others submit.
+local function forget(set, event)
+  if not set.build then redis.call('HDEL', announce_key, set.board.reference .. '|' .. event.player) end
+end
+
 local function erase(set, event)
+  forget(set, event)
   local before = redis.call('ZSCORE', set.key, event.player)
   local rank = before and not set.build and rank_of(set, event.player) or 0
   redis.call('ZREM', set.key, event.player)
@@ -217,6 +225,7 @@ local function accept(set, event)
 end
 
 local function reject(set, event)
+  forget(set, event)
   if not set.sides then return end
   redis.call('ZREM', set.pending, event.member)
   for _, composite in ipairs(event.composites[set.board.reference] or {}) do
@@ -352,7 +361,11 @@ end
 local due, waiting = {}, redis.call('HSCAN', due_key, '0', 'COUNT', DUE)[2]
 for i = 1, math.min(#waiting, 2 * DUE), 2 do due[#due + 1] = waiting[i] end
 
-local reply = {0, reached, verdicts, live and 1 or 0, due, #boards, lost}
+local broken = 0
+for _, board in ipairs(boards) do
+  if board.status == NEEDS_REBUILD then broken = broken + 1 end
+end
+local reply = {0, reached, verdicts, live and 1 or 0, due, #boards, lost, broken}
 for _, event in ipairs(events) do
   for _, board in ipairs(boards) do
     if board.open and board.status ~= NEEDS_REBUILD then

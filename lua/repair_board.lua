@@ -15,7 +15,8 @@
 --        raise    composite is the least that the member has: add it, never lower it
 --        replace  put composite ("": nothing) in the place of `seen`, and mark the player due: a run that came after the
 --                 fold was compared with what is replaced, so the player is found again from the log
---        hide     a hidden member of the board goes to the shadow
+--        hide     a hidden member leaves the board; its value is not moved, as what the shadow has to hold is for the
+--                 fold to say
 --      suffix: "" for the board, or ":shadow", ":pending"
 -- Reply: {status, moderation, done}
 --   status 0 done, 1 the stored moderation position is not `judged`, 2 other definitions, 4 the board needs a rebuild
@@ -63,12 +64,7 @@ for i = 4, 3 + 5 * tonumber(ARGV[3]), 5 do
       changed = 1
     end
   elseif hidden then
-    local best = redis.call('ZSCORE', key, member)
-    if best then
-      redis.call('ZREM', key, member)
-      redis.call('ZADD', board_key .. ':shadow', 'GT', best, member)
-      changed = 1
-    end
+    changed = redis.call('ZREM', key, member)
   end
   done = done + changed
 end

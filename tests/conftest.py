@@ -7,7 +7,11 @@ from contextlib import ExitStack
 
 import pytest
 import redis
+from hypothesis import settings
 from tests import servers
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no fault; the laws have profiles of their own
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

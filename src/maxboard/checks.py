@@ -35,6 +35,7 @@ NAMES: dict[str, str] = {
     "timestamp-type": "record times are the producer's",
     "retention": "records go too early",
     "log-reach": "the log does not reach back as far as the boards",
+    "checkpoint-age": "the log will soon lack what came after the newest checkpoint",
     "partition-leader": "a partition has no leader",
     "partitions": "another number of partitions than wanted",
     "replication": "fewer copies than wanted",

@@ -31,8 +31,10 @@ FIELDS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
     "maxboard_fates": (
         "counter",
         (
-            "What became of records. Once a board: applied, hidden, late, expired, waiting. Once a record: tombstone, "
-            "no-board. dead-letter: once a board that refused it, or once a record that no board could take."
+            "What became of records. Once a board: applied, hidden, held (waits for a verdict), rejected (by a "
+            "verdict), late, expired, waiting. Once a record: tombstone, no-board. dead-letter: once a board that "
+            "refused it, or once a record that no board could take. Records that are read again, after a primary fell "
+            "back or a verdict came, count again: fates are of work done, not of distinct records."
         ),
         ("fate",),
     ),

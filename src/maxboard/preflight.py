@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from maxboard import checks
 from maxboard.board import checks as board_checks
 from maxboard.board.registry import parse_entry, state_of
-from maxboard.boards import set_digest
+from maxboard.boards import BoardRef, set_digest
 from maxboard.checks import WAITED, Finding
 from maxboard.config import Settings
 from maxboard.errors import NotYet, WrongUse
@@ -17,9 +17,9 @@ from maxboard.log import checks as log_checks
 from maxboard.log.topics import TopicFacts
 
 
-def findings(settings: Settings, facts: Facts) -> Iterator[Finding]:
-    """Log first, then servers, in the order of the configuration."""
-    yield from _log(settings, facts.log)
+def findings(settings: Settings, facts: Facts, saved: Mapping[str, int | None] | None = None) -> Iterator[Finding]:
+    """Log first, then servers, in the order of the configuration. ``saved``: as ``log.checks.reach`` has it."""
+    yield from _log(settings, facts.log, saved)
     primaries = [server.facts for server in facts.servers if not server.facts.replica]
     yield from checks.one_server_twice(primaries)
     runs = facts.log.topics[0][1] if facts.log.topics else None
@@ -55,7 +55,21 @@ def one_line(finding: Finding) -> str:
     return f"{finding.subject} {finding.text}: {finding.endangers}. To mend it: {finding.mend}"
 
 
-def _log(settings: Settings, log: Log) -> Iterator[Finding]:
+def short_windows(settings: Settings, facts: Facts, now: int) -> dict[str, BoardRef]:
+    """The windows, by reference, of all boards that need the log for longer than it is kept."""
+    boards = settings.build()
+    runs = next((facts for need, facts in facts.log.topics if need.role == "runs"), None)
+    short, found = log_checks.short_of(runs, boards.by_name.values(), now), dict[str, BoardRef]()
+    for server in facts.servers:
+        for reference in server.held.registry if server.held is not None else ():
+            if reference.partition(":")[0] in short:
+                ref = boards.parse(reference, now)
+                if not ref.expires or ref.expires > now:
+                    found[reference] = ref
+    return found
+
+
+def _log(settings: Settings, log: Log, saved: Mapping[str, int | None] | None) -> Iterator[Finding]:
     kafka = settings.kafka
     if log.error is not None:
         text, _, mend = str(log.error).rpartition(": ")
@@ -67,7 +81,7 @@ def _log(settings: Settings, log: Log) -> Iterator[Finding]:
         yield from log_checks.topic(need, facts, kafka.bootstrap, log.brokers, kafka.replication)
         if need.role == "runs":
             boards = settings.build().by_name.values()
-            yield from log_checks.reach(need, facts, boards, time.time_ns() // 1_000_000)
+            yield from log_checks.reach(need, facts, boards, time.time_ns() // 1_000_000, saved)
 
 
 def _held(settings: Settings, server: Server, runs: TopicFacts | None) -> Iterator[Finding]:

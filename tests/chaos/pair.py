@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from tests.chaos.proxy import HOST, Proxy
 
 from maxboard.devstack import Stack
@@ -117,7 +119,11 @@ class Pair:
         port = self.node.port
 
         def run() -> None:
-            with suppress(redis.exceptions.RedisError, OSError), redis.Redis(HOST, port, protocol=2) as client:
+            once = Retry(NoBackoff(), 0)  # a second try could reach the server after it was mended
+            with (
+                suppress(redis.exceptions.RedisError, OSError),
+                redis.Redis(HOST, port, protocol=2, retry=once) as client,
+            ):
                 client.eval(ENDLESS, 0)
 
         threading.Thread(target=run, daemon=True).start()

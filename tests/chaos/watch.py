@@ -137,7 +137,10 @@ def _content(one: Seen, history: History) -> str | None:
 
 
 def _falls(live: list[Seen], history: History) -> list[str]:
-    """I1: between two answers with positions p <= q no best falls, except by an event."""
+    """I1: between two answers with positions p <= q no best falls, except by an event.
+
+    What was put back of a player who was erased may be ahead of p, and not be there again at q after a loss.
+    """
     found: list[str] = []
     before: dict[tuple[str, str], Seen] = {}
     for one in live:
@@ -147,7 +150,8 @@ def _falls(live: list[Seen], history: History) -> list[str]:
             continue
         for player, best in last.bests.items():
             now = one.bests.get(player)
-            if history.moderated(player, last.position.get(MODERATION, 0), one.position.get(MODERATION, 0)):
+            judged = one.position.get(MODERATION, 0)
+            if history.erased(player, judged) or history.moderated(player, last.position.get(MODERATION, 0), judged):
                 continue
             if now is None or (now[0], -now[1]) < (best[0], -best[1]):
                 found.append(f"I1: {one}: {player} fell from {best} to {now}")

@@ -505,3 +505,19 @@ def test_the_newest_checkpoint_that_fits_is_begun_with_and_one_of_another_log_is
     done = other.run("rebuild", WEEKLY, "--yes", "--from-checkpoint", made["where"])
     assert (done.returncode, b"another topic" in done.stderr) == (1, True)
     other.client.close()
+
+
+def test_check_asks_for_checkpoints_where_the_log_is_short(one: Scene) -> None:
+    """Retention of the log is the broker's week here; the boards need more. The newest that fits counts."""
+    one.produce(("1", 5), ("2", 6))
+    one.apply()
+
+    def found() -> dict[str, str]:
+        rows = [json.loads(line) for line in one.run("check", "--json").stdout.splitlines()]
+        return {row["name"] or row["subject"]: row["text"] for row in rows}
+
+    assert {"log-reach", "checkpoints", "checkpoint-age"} & set(found()) == {"log-reach"}
+    one.must("checkpoint", WEEKLY, "--work", str(one.work))
+    assert "none of alltime" in found()["checkpoint-age"]
+    one.must("checkpoint", "alltime", "--work", str(one.work))
+    assert found()["checkpoints"].startswith("of 2 boards, the newest of each at most 0 h old")

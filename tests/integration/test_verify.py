@@ -15,10 +15,11 @@ COUNTS = ("missing", "stale", "ahead", "corrupt", "invented", "hidden_present")
 
 @pytest.fixture
 def one(tmp_path: Path, kafka: str, valkey: redis.Redis, valkey_url: str) -> Iterator[Scene]:
-    """A board of 60 players of both kinds of ids, one hidden, one run held; applied."""
+    """A board of 60 players of both kinds of ids, two hidden, one run held; applied."""
     made = scene(tmp_path, kafka, valkey_url)
     made.produce(*((str(n), 100 + n) for n in range(50)), *((f"0{n}", 300 + n) for n in range(10)), ("1", 950))
     made.decide("ban", "7")
+    made.decide("ban", "9")
     made.apply()
     yield made
     made.client.close()
@@ -37,19 +38,19 @@ def spoil(one: Scene) -> dict[str, int]:
     client.zadd(key, {"11": least["11"] - 1, "12": least["12"] - 2**30})  # stale twice
     client.zadd(key, {"13": least["13"] + 2**30})  # ahead
     client.zadd(key, {"14": 1.5, "15": float("inf"), "16": -3, "17": 2**60, "04": 8_000_001 * 2**30 + 5})  # corrupt
-    client.zadd(key, {"nobody": least["13"], "005": 1})  # invented
-    client.zadd(key, board[":shadow"])  # hidden_present
+    client.zadd(key, {"nobody": least["13"], "005": 1, "ghost": 1.5})  # invented
+    client.zadd(key, {"7": board[":shadow"]["7"], "9": float("inf")})  # hidden_present
     client.zrem(key + ":shadow", "7")  # … and missing there
     client.zadd(key + ":pending", {"8|none": least["13"]})  # invented
     client.zrem(key + ":pending", "1|r60")  # missing
-    return {"missing": 4, "stale": 2, "ahead": 1, "corrupt": 5, "invented": 3, "hidden_present": 1}
+    return {"missing": 4, "stale": 2, "ahead": 1, "corrupt": 5, "invented": 4, "hidden_present": 2}
 
 
 def test_a_right_board_has_no_difference(one: Scene) -> None:
     answer = one.verify()
     assert counts(answer) == {}
-    assert (answer["board"], answer["members"]) == (WEEKLY, 59)
-    assert sum(answer["position"].values()) == 62
+    assert (answer["board"], answer["members"]) == (WEEKLY, 58)
+    assert sum(answer["position"].values()) == 63
     assert one.leftovers() == []
 
 
@@ -58,12 +59,12 @@ def test_each_difference_is_named_and_what_can_be_mended_is(one: Scene) -> None:
     wrong = spoil(one)
     assert counts(one.verify(code=1)) == wrong
     answer = one.verify("--repair", code=1)
-    assert counts(answer) == {"ahead": 1, "invented": 3}
+    assert counts(answer) == {"ahead": 1, "invented": 4}
     board, oracle = one.board(), one.oracle()
-    assert {m: c for m, c in board[""].items() if m not in ("nobody", "005", "13")} == {
+    assert {m: c for m, c in board[""].items() if m not in ("nobody", "005", "ghost", "13")} == {
         m: c for m, c in oracle[""].items() if m != "13"
     }
-    assert board[":shadow"].keys() == oracle[":shadow"].keys()
+    assert board[":shadow"] == oracle[":shadow"]
     answer = one.verify("--repair", "--accept-log")
     assert counts(answer) == {}
     one.apply()  # what was replaced is found again from the log
@@ -80,6 +81,38 @@ def test_the_answer_for_people_names_members(one: Scene) -> None:
     assert b"missing: 10 is nothing, the log says" in done.stdout
     assert b"invented: ?[31mred is 5, the log says nothing" in done.stdout
     assert b"1 missing, 1 invented" in done.stdout
+
+
+def test_the_answer_for_people_says_whom_it_left_out(one: Scene) -> None:
+    assert b"left to the next run" not in one.run("verify", WEEKLY).stdout
+    one.client.hset("lb:due", "5", "reject 1 ")
+    done = one.run("verify", WEEKLY)
+    assert done.returncode == 0
+    assert b"\n1 player left to the next run: " in done.stdout
+    assert b"\nno difference\n" in done.stdout
+
+
+def test_a_hidden_member_does_not_take_a_value_along_that_the_log_does_not_have(one: Scene) -> None:
+    """An unban would show it."""
+    one.client.zadd(one.key(), {"7": one.board()[":shadow"]["7"] + 2**30})
+    assert counts(one.verify("--repair")) == {}
+    assert one.board() == one.oracle()
+    one.decide("unban", "7")
+    one.apply()
+    assert one.board() == one.oracle()
+
+
+def test_a_sample_mends_the_shadow_of_every_hidden_member_that_it_takes_off_the_board(one: Scene) -> None:
+    """The sample takes in the whole board, but not the whole shadow."""
+    for n in range(10, 50):
+        one.decide("ban", str(n))
+    one.apply()
+    shown = {str(n): one.board()[":shadow"][str(n)] for n in range(26, 30)}
+    one.client.zadd(one.key(), shown)
+    one.client.zrem(one.key(":shadow"), *shown)
+    answer = one.verify("--sample", "22", "--repair")
+    assert (answer["members"], answer["repaired"]) == (22, 8)
+    assert one.board() == one.oracle()
 
 
 def test_a_member_that_is_no_text_is_found(one: Scene) -> None:

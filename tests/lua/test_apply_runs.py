@@ -45,10 +45,13 @@ class Primary:
         self.define("new")
         call(client, scripts.moderate(KEYS, DIGEST, Range("moderation", "m", 1, 0, 0, 0, 0, 0, NOW), NOW))
 
-    def define(
-        self, mode: str, definitions: dict[str, str] = DEFINITIONS, reach: int = 0
-    ) -> tuple[bool, str, list[str]]:
-        return scripts.parse_define(call(self.client, scripts.define_boards(KEYS, mode, definitions, FUTURE_MS, reach)))
+    def define(self, mode: str, definitions: dict[str, str] = DEFINITIONS) -> tuple[bool, str, list[str]]:
+        return scripts.parse_define(call(self.client, scripts.define_boards(KEYS, mode, definitions, FUTURE_MS)))
+
+    def short(self, since: int) -> bool:
+        """The log holds nothing recorded before ``since``; whether that made a board need a rebuild."""
+        command = scripts.accept_log(KEYS, "short", DIGEST, since + FUTURE_MS, "", "", ())
+        return scripts.parse_accept(call(self.client, command)).changed
 
     def apply(
         self, start: int, to: int, *boards: BoardRuns, end: int | None = None, digest: str = DIGEST, **other: Any
@@ -167,7 +170,7 @@ def test_a_first_range_behind_a_trimmed_log_is_refused_until_its_boards_are_mark
     """A promotion that lost the mark must not make an incomplete board look complete."""
     moment = NOW - 1000
     assert primary.apply(100, 101, first=moment + FUTURE_MS).status == scripts.REFUSED
-    assert primary.define("reach", reach=moment) == (True, DIGEST, ["weekly", "alltime"])
+    assert primary.short(moment)
     reply = primary.apply(100, 101, runs(ALLTIME, ("a", 5)), first=moment + FUTURE_MS)
     assert (reply.status, reply.boards[0].state) == (scripts.APPLIED, scripts.NEEDS_REBUILD)
     assert (primary.members(ALLTIME), primary.status(ALLTIME)) == ({}, "needs-rebuild")

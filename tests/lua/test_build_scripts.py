@@ -301,14 +301,15 @@ def test_who_is_replaced_is_found_again_from_the_log(primary: Primary) -> None:
     assert primary.client.hgetall(KEYS.due) == {b"a": b"erase 0 runs:0=1", b"b": b"erase 0 runs:0=1"}
 
 
-def test_a_hidden_player_goes_to_the_shadow_and_is_not_raised_in_public(primary: Primary) -> None:
-    """I5."""
+def test_a_hidden_player_leaves_the_board_and_the_shadow_gets_what_the_log_says(primary: Primary) -> None:
+    """I5: the value that was on the board may be one that no run gives."""
     primary.apply(BoardRuns(WEEKLY, [("a", 5), ("h", 9)]))
     primary.client.hset(KEYS.hidden, "h", "ban 0")
-    reply = primary.repair(WEEKLY, Repair("hide", "", "h", "9", ""), Repair("raise", "", "h", "", "12"))
-    assert reply.done == 1
+    hide, public = Repair("hide", "", "h", "9", ""), Repair("raise", "", "h", "", "12")
+    reply = primary.repair(WEEKLY, hide, public, Repair("raise", ":shadow", "h", "", "7"))
+    assert reply.done == 2
     assert primary.members(WEEKLY) == {"a": 5}
-    assert primary.members(WEEKLY, ":shadow") == {"h": 9}
+    assert primary.members(WEEKLY, ":shadow") == {"h": 7}
     assert primary.client.pexpiretime(KEYS.board(WEEKLY.reference) + ":shadow") == WEEKLY.expires
 
 

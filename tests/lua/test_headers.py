@@ -154,5 +154,5 @@ def test_a_board_of_put_due_sends_what_the_header_repeats() -> None:
 
 def test_a_definition_is_sent_as_the_header_of_define_boards_repeats_it() -> None:
     command = scripts.define_boards(KEYS, "new", {"best": "d1"}, 5)
-    assert section("define_boards", "ARGV")[-1] == ("4…", "name")
-    assert list(command.args[3:]) == ["best", "d1", 5]
+    assert section("define_boards", "ARGV")[-1] == ("3…", "name")
+    assert list(command.args[2:]) == ["best", "d1", 5]

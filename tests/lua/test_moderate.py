@@ -144,7 +144,7 @@ def test_an_accept_of_a_run_that_a_rule_rejected_brings_it_to_boards_that_nobody
 
 def test_an_accept_for_a_window_that_is_over_or_not_whole_brings_nothing(primary: Moderated) -> None:
     past = BoardRef(WEEKLY.board, (), BOARDS.parse("weekly:2020-W01", NOW).window)
-    primary.define("reach", reach=NOW)
+    assert primary.short(NOW)
     primary.events(accept(0, "p", "r1", (past, 5), (ALLTIME, 3)))
     assert (primary.status(past), primary.members(past)) == ("", {})
     assert (primary.status(ALLTIME), primary.members(ALLTIME)) == ("needs-rebuild", {})
@@ -216,7 +216,7 @@ def test_a_ban_reaches_a_board_that_needs_a_rebuild(primary: Moderated, side: st
 def test_a_ban_moves_members_of_a_board_whose_definition_changed(primary: Moderated) -> None:
     """I5, and the unban brings them back."""
     primary.apply(0, 1, runs(ALLTIME, ("p", 9), ("a", 5)))
-    primary.define("reach", reach=NOW)
+    assert primary.short(NOW)
     assert primary.status(ALLTIME) == "needs-rebuild"
     assert primary.events(ban(0, "p")).moved == []
     assert (primary.members(ALLTIME), primary.members(ALLTIME, ":shadow")) == ({"a": 5}, {"p": 9})
@@ -318,3 +318,33 @@ def test_a_ban_is_in_force_on_a_full_server(full: redis.Redis) -> None:
         primary.apply(1, 2, runs(WEEKLY, ("b", 6)))
     assert primary.events(ban(0, "p")).status == scripts.APPLIED
     assert (primary.members(WEEKLY), primary.members(WEEKLY, ":shadow")) == ({"a": 5}, {"p": 9})
+
+
+def test_every_look_counts_the_boards_that_need_a_rebuild(primary: Moderated) -> None:
+    """Also one that nobody writes any more; and no more once it is whole."""
+    primary.apply(0, 1, runs(WEEKLY, ("a", 5)), runs(ALLTIME, ("a", 5)))
+    assert primary.events().broken == 0
+    primary.client.delete(KEYS.board(WEEKLY.reference))
+    assert [primary.events().broken for _ in range(2)] == [1, 1]
+    stored: Any = primary.client.hget(KEYS.boards, WEEKLY.reference)
+    entry = stored.decode()
+    primary.client.zadd(KEYS.board(WEEKLY.reference), {"a": 5})
+    primary.client.hset(KEYS.boards, WEEKLY.reference, entry.replace("needs-rebuild", "live"))
+    assert primary.events().broken == 0
+
+
+def test_a_ban_reaches_a_board_that_has_expired_by_the_senders_clock_alone(primary: Moderated) -> None:
+    """I5: a reader with another clock still shows it."""
+    primary.apply(0, 1, runs(WEEKLY, ("cheat", 9), ("a", 5)))
+    primary.events(ban(0, "cheat"), now=WEEKLY.expires + 1_000)
+    assert primary.members(WEEKLY) == {"a": 5}
+
+
+@pytest.mark.parametrize("event", [erase(0, "a"), reject(0, "a", "r", (WEEKLY, 5))], ids=["erase", "reject"])
+def test_what_a_submit_left_of_a_player_goes_with_the_run(primary: Moderated, event: Operation) -> None:
+    """It is renewed by every submit of anybody."""
+    submit = scripts.apply_runs(KEYS, DIGEST, scripts.SUBMIT, 0, NOW, [runs(WEEKLY, ("a", 5), ("b", 6))])
+    call(primary.client, submit)
+    assert primary.client.hlen(KEYS.announce) == 2
+    primary.events(event)
+    assert primary.client.hkeys(KEYS.announce) == [f"{WEEKLY.reference}|b".encode()]

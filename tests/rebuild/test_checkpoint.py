@@ -20,7 +20,10 @@ from maxboard.boards import BoardRef
 from maxboard.config import parse
 from maxboard.errors import Refused, WrongUse
 from maxboard.rebuild import checkpoint
-from maxboard.rebuild.checkpoint import Checkpoint, Origin, is_numeric
+from maxboard.rebuild.checkpoint import Checkpoint, Origin, Place, is_numeric
+from maxboard.rebuild.live import base_of
+from maxboard.rebuild.log_ends import LogBounds
+from maxboard.rebuild.progress import Bars
 from maxboard.rebuild.store import MANIFEST, Store
 
 NOW = wire.instant("2026-10-29T18:00:00Z")
@@ -185,3 +188,128 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 def test_a_url_that_nobody_understands_is_a_wrong_use() -> None:
     with pytest.raises(WrongUse, match="no place for checkpoints"):
         Store("nosuchprotocol://x")
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("data:x", Refused),
+        ("reference://x", WrongUse),
+        ("dbfs://x/y", WrongUse),
+        ("ftp://127.0.0.1:1/x", Refused),
+        ("cached://x", WrongUse),
+        ("/tmp/\0x", Refused),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_said_in_one_line(url: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"cannot (reach|read|write)|no place for checkpoints") as told:
+        Store(url).write("x", "y", b"")
+    assert "\n" not in str(told.value)
+    with pytest.raises(error):
+        Store(url).folders(WEEKLY.reference)
+
+
+def test_what_an_object_store_answers_is_said_in_one_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore's errors are no OSErrors."""
+
+    class NoCredentialsError(Exception):
+        pass
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NoCredentialsError("Unable to locate\ncredentials")
+
+    for name in ("exists", "ls", "makedirs", "open", "cat_file"):
+        monkeypatch.setattr(store._fs, name, refuse)
+    for call in (lambda: store.complete("x"), lambda: store.folders("x"), lambda: store.try_to_write("x"),
+                 lambda: store.read("x", "y"), store.is_there):  # fmt: skip
+        with pytest.raises(Refused, match=r"cannot (read|write) .*: Unable to locate credentials"):
+            call()
+
+
+def test_whether_it_can_be_written_to_is_tried_without_a_trace(tmp_path: Path) -> None:
+    Store(str(tmp_path / "ck")).try_to_write(WEEKLY.reference)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    (tmp_path / "file").touch()
+    with pytest.raises(Refused, match=r"cannot write .*Not a directory|cannot write .*File exists"):
+        Store(str(tmp_path / "file")).try_to_write(WEEKLY.reference)
+
+
+# ------------------------------------------------------------------------------------------ the one to begin with
+BOUNDS = LogBounds("runs", "topic-1", "topic-2", {0: 0}, {0: 9})
+
+
+class Said(Bars):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def damage(saved: Checkpoint, folder: Path) -> None:
+    (folder / saved.folder / MANIFEST).write_text("{}")
+
+
+def test_older_checkpoints_are_tried_when_the_newest_do_not_fit_and_why_is_said(tmp_path: Path) -> None:
+    """Damaged, of another log, behind the log's end, judged later than the primary: each is passed by its reason."""
+    store, said = Store(str(tmp_path)), Said()
+    kept = save(store, {"7": 1}, at=NOW)
+    later = [
+        checkpoint.write(store, Origin(WEEKLY, 2, topic, {"runs:0": end}, judged, NOW + number), [], rows_of({}), True,
+                         frozenset())
+        for number, (topic, end, judged) in enumerate([("topic-1", 5, 4), ("topic-1", 10, 3), ("topic-0", 5, 3)], 1)
+    ]  # fmt: skip
+    damaged = save(store, {"7": 2}, at=NOW + 9)
+    damage(damaged, tmp_path)
+    for named in (False, True):
+        found = base_of(Place(store.url, named), WEEKLY, BOUNDS, said, 3)
+        assert found is not None
+        assert found.where == kept.where
+    reasons = ("no manifest", "another topic", "which ends at 9", "judged at offset 4 of moderation")
+    for line, reason, one in zip(said.lines[:4], reasons, [damaged, *reversed(later)], strict=True):
+        assert (one.where in line, reason in line) == (True, True), line
+    store.remove(kept.folder)
+    said.lines.clear()
+    assert base_of(Place(store.url, named=False), WEEKLY, BOUNDS, said, 3) is None
+    assert len(said.lines) == 4
+    with pytest.raises(Refused, match="no manifest"):
+        base_of(Place(store.url), WEEKLY, BOUNDS, said, 3)
+    with pytest.raises(Refused, match="another topic"):
+        base_of(Place(later[2].where), WEEKLY, BOUNDS, said, 3)
+
+
+def test_a_place_that_cannot_be_reached_is_said(tmp_path: Path) -> None:
+    said = Said()
+    assert base_of(Place(str(tmp_path / "none"), named=False), WEEKLY, BOUNDS, said) is None
+    assert said.lines == []
+    assert base_of(Place("ftp://127.0.0.1:1/x", named=False), WEEKLY, BOUNDS, said) is None
+    assert said.lines == ["no checkpoint is used: cannot reach ftp://127.0.0.1:1/x: Connection refused"]
+    with pytest.raises(Refused, match="Connection refused"):
+        base_of(Place("ftp://127.0.0.1:1/x"), WEEKLY, BOUNDS, said)
+
+
+def test_of_a_window_that_was_closed_nothing_later_is_needed(tmp_path: Path) -> None:
+    """What the log has lost since then came too late to count."""
+    store, said = Store(str(tmp_path)), Said()
+    trimmed = dataclasses.replace(BOUNDS, low={0: 8})
+    closed = WEEKLY.window.end + WEEKLY.board.grace
+    save(store, {"7": 1}, at=closed)  # clocks differ
+    assert base_of(Place(store.url, named=False), WEEKLY, trimmed, said) is None
+    assert "3 records in between are gone" in said.lines[0]
+    saved = save(store, {"7": 1}, at=closed + 600_000)
+    found = base_of(Place(store.url, named=False), WEEKLY, trimmed, said)
+    assert found is not None
+    assert found.where == saved.where
+
+
+def test_a_board_without_its_window_lists_those_of_every_window(store: Store) -> None:
+    for reference in ("weekly:2026-W43", "weekly:2026-W44"):
+        save(store, {"7": 1}, ref=BUILT.parse(reference, NOW))
+    save(store, {"7": 1}, ref=LAPS)
+    names = [one.manifest.board for one in checkpoint.listed(store, "weekly")]
+    assert names == ["weekly:2026-W43", "weekly:2026-W44"]
+    assert [one.manifest.board for one in checkpoint.listed(store, "weekly:2026-W43")] == names[:1]
+    assert checkpoint.listed(store, "week") == []

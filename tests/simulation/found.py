@@ -51,6 +51,15 @@ FOUND = {
         empty one
         event ban p10 shadow 0
     """)),
+    "a cut log that begins in the millisecond of an erasure may lack what counts": Schedule(19844, 2, 3, _steps("""
+        event erase a - 0 0
+        run runs:0 a 61 1768 1
+        run runs:2 ~x 5 491 2
+        run runs:0 a 80 1875 2
+        run runs:0 p9 5 1165 1
+        step 0 500 4 0
+        trim runs:0 3
+    """)),
     "a reject that comes to a promoted primary before the board is said with the run": Schedule(642, 3, 2, _steps("""
         run runs:1 B 40 2576 1
         verdict reject 0

@@ -176,7 +176,7 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
         Line(DuePlayers, "step", "job.announced is not None and not job.outstanding", "job.announced is not None"),
     ),
     "due: a log that does not reach back is folded": (
-        Line(DuePlayers, "_reaches", "if begins and (", "if False and ("),
+        Line(DuePlayers, "_reaches", "if not begins or begins < max(needed, erased) or", "if True or"),
     ),
     "due: the fold forgets what waits": (
         Line(DuePlayers, "_fold", "if slot.primary == job.primary and own", "if False"),

@@ -32,6 +32,14 @@ def plain(reply: Any) -> Any:
     return str(int(float(reply))).encode() if is_score else reply
 
 
+def answer(command: Command, reply: Any) -> Any:
+    """Also without the order of the log's fields: ``accept_log`` loops over a table, which has none."""
+    reply = plain(reply)
+    if command.script.startswith("read_"):
+        reply[0] = sorted(zip(reply[0][::2], reply[0][1::2], strict=True))
+    return reply
+
+
 def contents(valkey: redis.Redis) -> dict[bytes, Any]:
     """All keys of a server."""
     client: Any = valkey
@@ -156,8 +164,10 @@ def script_call(rng: random.Random) -> Command:
         args = rng.choice(PLAYERS), rng.choice((0, 1, 9)), rng.choice((None, 0, 1, 9))
         return scripts.put_due(KEYS, digest, *args, now, folded, boards)
     if kind == "define":
-        mode = rng.choice(("new", "new", "change", "reach"))
-        return scripts.define_boards(KEYS, mode, DEFINITIONS, MAX_FUTURE_MS, START_MS - 1000)
+        mode = rng.choice(("new", "new", "change", "short"))
+        if mode == "short":
+            return scripts.accept_log(KEYS, mode, DIGEST, START_MS - 1000 + MAX_FUTURE_MS, "", "", ())
+        return scripts.define_boards(KEYS, mode, DEFINITIONS, MAX_FUTURE_MS)
     if kind == "board":
         return scripts.read_board(KEYS, ref, rng.choice(("", *PLAYERS)), rng.randrange(1, 3), rng.randrange(4))
     if kind == "page":
@@ -213,7 +223,7 @@ def test_scripts_answer_as_on_a_server(valkey: redis.Redis, seed: int) -> None:
         if rng.random() < 0.04:
             disturb(rng, valkey, state)
         command = script_call(rng)
-        assert lua.run(state, command) == plain(call(valkey, command)), command
+        assert answer(command, lua.run(state, command)) == answer(command, call(valkey, command)), command
     assert_same(valkey, state)
 
 

@@ -268,6 +268,21 @@ def test_a_log_kept_shorter_than_boards_need_is_a_warning_that_names_them() -> N
     assert "daily" not in short.text
     assert log_checks.reach(RUNS, facts(retention_ms="-1"), boards, now) == []
     assert log_checks.reach(RUNS, None, boards, now) == []
+    assert log_checks.reach(RUNS, facts(), boards, now, {"ever": None}) == [short]
+
+
+def test_checkpoints_make_up_for_a_short_log_while_they_are_young() -> None:
+    """Half of what the log is kept: one that failed can still be made again."""
+    board = {"primary": "one", "window": "all-time", "score_max": 10, "tick": "1s"}
+    config = {"kafka": {"bootstrap": "h:1"}, "primaries": {"one": {"url": "redis://h:1/0"}}, "boards": {"ever": board}}
+    boards, now, day = parse(config).build().by_name.values(), 1_793_000_000_000, 86_400_000
+    kept = facts(retention_ms=str(30 * day))
+    (young,) = log_checks.reach(RUNS, kept, boards, now, {"ever": now - 15 * day})
+    assert (young.level, young.text) == ("ok", "of 1 board, the newest of each at most 15 d old")
+    (old,) = log_checks.reach(RUNS, kept, boards, now, {"ever": now - 15 * day - 1})
+    assert (old.level, old.name, "ever 15 d old" in old.text) == ("warning", "checkpoint-age", True)
+    (none,) = log_checks.reach(RUNS, kept, boards, now, {"ever": now, "ever:kart": None})
+    assert (none.name, "none of ever:kart" in none.text) == ("checkpoint-age", True)
 
 
 def test_copies_and_in_sync_brokers_are_judged_by_what_is_configured() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -114,6 +116,41 @@ def test_valkey_containers_have_the_settings_of_the_embedded_ones() -> None:
     assert {k: v for k, v in containers.items() if k not in OWN_OF_CONTAINERS} == {
         k: v for k, v in embedded.items() if k not in OWN_OF_CONTAINERS
     }
+
+
+NIGHTS = """
+date() { command date -d "@$clock" "$@"; }
+sleep() { clock=$((clock + $1)); [ "$clock" -lt "$end" ] || exit 0; }
+maxboard() { command date -u -d "@$clock" "+%F %H:%M $1 $2"; clock=$((clock + work)); }
+"""
+
+
+@pytest.mark.parametrize("work", [5, 700])  # s that a command takes: rounds of an hour, and of more
+def test_each_board_is_verified_once_a_day_however_long_a_round_takes(
+    compose: dict[str, Any], tmp_path: Path, work: int
+) -> None:
+    """Ten days from a morning on, on a clock that only sleeping and working move; after five of them a restart."""
+    service = compose["services"]["schedule"]
+    assert service["entrypoint"] == ["sh", "-c"]
+    script = NIGHTS + service["command"][0].replace("$$", "$")
+    assert "VERIFIED" in service["environment"]
+    begin, days = 1_799_992_800, 10  # 2027-01-15 06:00
+    done: list[list[str]] = []
+    for start in (begin, begin + days // 2 * 86_400):
+        environment = {"clock": start, "end": start + days // 2 * 86_400, "work": work, "VERIFIED": tmp_path / "day"}
+        said = subprocess.run(
+            ["sh", "-c", script],
+            env={"PATH": os.environ["PATH"]} | {name: str(value) for name, value in environment.items()},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        done += [line.split() for line in said.stdout.splitlines()]
+    for board in ("weekly", "alltime"):
+        verified = [(day, at) for day, at, command, named in done if (command, named) == ("verify", board)]
+        assert len({day for day, _ in verified}) == len(verified) == days + 1, verified
+        assert all("04:00" <= at < "07:00" for _, at in verified)
 
 
 def test_each_replica_follows_its_primary(compose: dict[str, Any]) -> None:

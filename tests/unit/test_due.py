@@ -221,3 +221,47 @@ def test_players_named_while_the_log_is_looked_through_are_looked_for_next() -> 
     scene.answer = Found({"p": RECORDS}, {"runs:0": 2})
     scene.step()
     assert scene.asked == [frozenset({"p"}), frozenset({"q"})]
+
+
+def erased(scene: Scene, at: int) -> None:
+    scene.judge.history.add(scene.judge.history.position, at, Event("x", "erase", "p", "ops", rfc3339(at)))
+
+
+def test_after_an_erasure_only_the_log_since_then_is_needed() -> None:
+    """The log is always cut somewhere: an erasure of today must not wait for records of years ago."""
+    scene = Scene(rejected=False)
+    erased(scene, MONDAY + 5_000)
+    scene.look(Found({"p": RECORDS}, {"runs:0": 2}, begins=MONDAY + 4_999))
+    assert (len(scene.queues["one"].calls), scene.due.trouble) == (1, None)
+    late = Scene(rejected=False)
+    erased(late, MONDAY + 5_000)
+    late.look(Found({"p": RECORDS}, {"runs:0": 2}, begins=MONDAY + 5_000))
+    assert (len(late.queues["one"].calls), late.due.count) == (0, 1)
+    assert "--accept-trimmed-log" in str(late.due.trouble)
+
+
+def test_who_stays_due_is_counted_all_the_time_and_looked_for_seldom() -> None:
+    """A look reads the whole log, and finds it as short as before."""
+    scene = Scene()
+    scene.look(Found({"p": RECORDS}, {"runs:0": 2}, begins=1 << 53))
+    for _ in range(100):
+        scene.clock.advance(5_900)
+        scene.due.named("one", ["p"])
+        scene.step()
+        assert scene.due.count == 1
+    assert (len(scene.asked), scene.due.trouble is None) == (1, False)
+    scene.clock.advance(20_000)
+    scene.due.named("one", ["p"])
+    scene.step()
+    assert len(scene.asked) == 2
+    scene.due.named("one", [])
+    assert scene.due.count == 1  # still looked for
+    scene.due.forget()
+    assert scene.due.count == 0
+
+
+def test_what_the_log_has_is_taken_by_decision() -> None:
+    scene = Scene()
+    scene.due.accept_trimmed = True
+    scene.look(Found({"p": RECORDS}, {"runs:0": 2}, begins=1 << 53))
+    assert (len(scene.queues["one"].calls), scene.due.trouble) == (1, None)

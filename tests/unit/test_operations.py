@@ -13,15 +13,17 @@ from typing import Any
 
 import click
 import pytest
+import redis
 import yaml
 from tests.servers import free_port
 
 from maxboard import metrics
-from maxboard.board.client import ADVICE
+from maxboard.board.client import ADVICE, classify
 from maxboard.checks import NAMES
 from maxboard.cli import COMMANDS, cli
 from maxboard.histogram import CALL_BUCKETS_S, LATENCY_BUCKETS_S, Histogram
 from maxboard.metrics import FIELDS
+from maxboard.pipeline.applier import FATES
 
 ROOT = Path(__file__).parents[2]
 RULES = yaml.safe_load((ROOT / "deploy/prometheus/maxboard.rules.yml").read_text(encoding="utf-8"))
@@ -100,6 +102,22 @@ def test_every_alert_says_how_urgent_it_is_and_leads_to_its_section() -> None:
     assert {name for name in SECTIONS if name.startswith("Maxboard")} == set(names)
 
 
+def test_every_fate_that_is_counted_is_in_the_meaning_of_its_metric() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/maxboard/pipeline").glob("*.py"))
+    counted = {*re.findall(r'fates\["([a-z-]+)"\]', code), *FATES.values(), "late"}
+    assert {"held", "rejected", "tombstone"} < counted
+    meaning = FIELDS["maxboard_fates"][1]
+    assert {fate for fate in counted if not re.search(rf"\b{fate}\b", meaning)} == set()
+
+
+def test_no_applier_at_all_is_an_alert_whatever_else_is_scraped() -> None:
+    """A sum over nothing is nothing, not 0: only ``absent`` of what workers alone have tells."""
+    (rule,) = [rule for rule in ALERTS if rule["alert"] == "MaxboardNoApplier"]
+    ways = [way.strip() for way in rule["expr"].split(" or ")]
+    assert "absent(maxboard_partitions)" in ways
+    assert all(way.startswith("absent(") or way.endswith(") < 1") for way in ways)
+
+
 @pytest.mark.parametrize("alert", [rule["alert"] for rule in ALERTS])
 def test_a_section_says_what_it_means_endangers_takes_and_loses_and_what_to_run(alert: str) -> None:
     section = SECTIONS[alert]
@@ -137,6 +155,14 @@ def test_findings_and_kinds_of_failure_in_the_runbook_are_those_of_the_code() ->
     assert overridden <= set(NAMES)
     kinds = set(re.findall(r'kind="([a-z-]+)"', RUNBOOK))
     assert kinds <= {*ADVICE, "noscript", "silent"}
+
+
+@pytest.mark.parametrize("code", ["READONLY", "OOM", "MISCONF", "BUSY", "NOSCRIPT"])  # LOADING: refused at the socket
+def test_a_sick_server_has_the_kind_that_its_error_is_counted_under(code: str) -> None:
+    """Alerts go by the kind: the runbook must not send to another one."""
+    (row,) = re.findall(rf"^\| {code}: .*$", RUNBOOK, re.MULTILINE)
+    kind = classify(redis.exceptions.ResponseError(f"{code} of a server"))
+    assert row.split("|")[3].strip() == kind.replace("no-script", "noscript")
 
 
 def test_a_histogram_counts_each_duration_once_and_its_buckets_add_up() -> None:

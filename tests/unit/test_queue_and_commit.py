@@ -237,3 +237,37 @@ def test_calls_behind_one_that_waits_for_moderation_wait_with_it() -> None:
     scene.clock.advance(5000)
     scene.queue.pump()
     assert [command.script for command in scene.port.sent] == ["0:0", "0:1", "1:0", "0:0", "0:1"]
+
+
+def test_a_call_that_is_refused_again_and_again_is_one_trouble() -> None:
+    """Health counts from its beginning: a primary that waits for moderation without an owner must turn red."""
+    scene = Scene()
+    call = scene.offer(0, 1)
+    for _ in range(30):
+        scene.queue.pump()
+        assert scene.answer(reply(1)) == [call]
+        scene.queue.again(call, "waits for moderation")
+        scene.answer()
+        scene.clock.advance(1_000)
+    assert scene.clock.monotonic() - scene.queue.trouble_since >= 29
+    scene.queue.pump()
+    scene.answer(reply())
+    assert scene.queue.trouble is None
+
+
+def test_what_only_kafka_has_not_taken_keeps_no_partition_from_being_asked() -> None:
+    """I4, I8: else a loss is not noticed, and boards grow old, while a rank change waits. Empty ranges do not pile."""
+    lane = Lane("runs:0", 0, None, 0, 99)
+    first = lane.begin(0, 5, {"one"})
+    first.outstanding = 1
+    assert lane.on_the_way
+    first.applied("one")
+    assert (lane.on_the_way, lane.done) == (False, 0)
+    for _ in range(100):
+        idle = lane.begin(5, 5, {"one"})
+        idle.idle = True
+        assert lane.on_the_way
+        idle.applied("one")
+    assert (len(lane.flights), lane.done, lane.on_the_way) == (1, 0, False)
+    first.delivered()
+    assert (len(lane.flights), lane.done) == (0, 5)

@@ -228,12 +228,15 @@ def moderate(keys: Keys, definitions: str, range_: Range, now: int, operations: 
     ]
     for offset, name, player, words in operations:
         args += (offset, name, player, len(words), *words)
-    return Command("moderate", (keys.log, keys.boards, keys.hidden, keys.due), args)
+    return Command("moderate", (keys.log, keys.boards, keys.hidden, keys.due, keys.announce), args)
 
 
 @dataclass(slots=True)
 class ModerateReply:
-    """``lost``: references of the boards that this call found lost. ``due``: players due, ``boards``: registered."""
+    """``lost``: references of the boards that this call found lost. ``due``: players due, ``boards``: registered.
+
+    ``broken``: how many boards need a rebuild.
+    """
 
     status: int
     position: int | None
@@ -244,6 +247,7 @@ class ModerateReply:
     lost: list[str]
     moved: list[Moved]
     detail: str = ""
+    broken: int = 0
 
     @property
     def moderation(self) -> int | None:
@@ -253,7 +257,7 @@ class ModerateReply:
 
 def parse_moderate(reply: list[Any]) -> ModerateReply:
     """The reply of ``moderate``."""
-    status, position, verdicts, live, due, boards, lost, *flat = reply
+    status, position, verdicts, live, due, boards, lost, broken, *flat = reply
     if status in (OTHER_DEFINITIONS, OTHER_TOPIC):
         return ModerateReply(status, None, verdicts, False, [], 0, [], [], text(position))
     moved = [
@@ -262,7 +266,8 @@ def parse_moderate(reply: list[Any]) -> ModerateReply:
     ]
     at = None if position == -1 else position
     players = [text(player) for player in due]
-    return ModerateReply(status, at, verdicts, live == 1, players, boards, [text(name) for name in lost], moved)
+    lost = [text(name) for name in lost]
+    return ModerateReply(status, at, verdicts, live == 1, players, boards, lost, moved, broken=broken)
 
 
 def _place(words: list[Any]) -> tuple[int, int | None, int | None]:
@@ -324,9 +329,9 @@ def parse_due(reply: list[Any]) -> DueReply:
     return DueReply(status, None if moderation == -1 else moderation, verdicts, live == 1, moved)
 
 
-def define_boards(keys: Keys, mode: str, definitions: dict[str, str], max_future: int, reach: int = 0) -> Command:
-    """Put definitions in force. ``mode``: new, change or reach; ``max_future`` and ``reach`` in ms."""
-    args: list[Argument] = [mode, set_digest(definitions), reach]
+def define_boards(keys: Keys, mode: str, definitions: dict[str, str], max_future: int) -> Command:
+    """Put definitions in force. ``mode``: new or change; ``max_future`` in ms."""
+    args: list[Argument] = [mode, set_digest(definitions)]
     for name, digest in definitions.items():
         args += (name, digest, max_future)
     return Command("define_boards", (keys.log, keys.boards), args)

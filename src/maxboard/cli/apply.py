@@ -18,7 +18,7 @@ import click
 from maxboard.checks import NAMES
 from maxboard.cli.guard import Guard
 from maxboard.config import Settings, load
-from maxboard.errors import NotYet, Refused, WrongUse
+from maxboard.errors import NotYet, Stop, WrongUse
 from maxboard.log.checks import count
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ class Options:
 @click.option(
     "--accept-trimmed-log",
     is_flag=True,
-    help="Once: take what the log has for all there ever was. Boards that lack deleted runs count as whole.",
+    help="Once: take what the log has for all there ever was. Boards that lack deleted runs count as whole; players "
+    "whose best a verdict took get what is left there.",
 )
 @click.option(
     "--accept-new-topic",
@@ -200,7 +201,7 @@ def apply(path: Path, /, **given: Any) -> None:
     guard = Guard(settings, options.primary, (*options.override, *accepted))
     if not options.checked:
         guard.start()
-    _accept(settings, options)
+        _accept(settings, options)
     if options.workers > 1:
         _supervise(path, options)
     else:
@@ -229,7 +230,7 @@ def _work(settings: Settings, options: Options, guard: Guard) -> None:
     from maxboard.pipeline import loop
 
     stopped, progress = Stopper(), Progress(options.report_json)
-    worker = loop.build(settings, options.primary)
+    worker = loop.build(settings, options.primary, options.accept_trimmed_log)
     if options.metrics_port:
         try:
             metrics.serve(options.metrics_port, worker.look, options.metrics_host)
@@ -260,6 +261,7 @@ def _supervise(path: Path, options: Options) -> None:
         words = [sys.executable, "-m", "maxboard", "--config", str(path), "apply", "--report-json", "--checked"]
         words += ["--until-caught-up"] if options.until_caught_up else []
         words += ["--primary", options.primary] if options.primary else []
+        words += ["--accept-trimmed-log"] if options.accept_trimmed_log else []
         for name in options.override:
             words += ["--override", name]
         if options.metrics_port:
@@ -267,8 +269,11 @@ def _supervise(path: Path, options: Options) -> None:
         return words
 
     progress = Progress(as_json=False)
-    code, totals = supervise(command, options.workers, Stopper(), progress, GRACE_S)
+    unheard = NotYet.exit_code if options.until_caught_up else 0
+    code, totals = supervise(command, options.workers, Stopper(), progress, GRACE_S, unheard)
     progress(totals, last=True)
     progress.end()
     if code:
-        raise Refused(f"a worker ended with exit code {code}; its message is above")
+        error = Stop(f"a worker ended with exit code {code}; what it said is above")
+        error.exit_code = code  # a supervisor tells by it whether another start can help
+        raise error

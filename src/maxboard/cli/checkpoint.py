@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maxboard.cli import render
-from maxboard.cli.rebuild import base_option, jobs_option, place_of, trimmed_option, work_option
+from maxboard.cli.rebuild import base_option, in_order, jobs_option, place_of, trimmed_option, work_option
 from maxboard.cli.render import Column, Row
 from maxboard.config import load
 
@@ -46,6 +46,7 @@ COLUMNS = (
 @jobs_option
 @trimmed_option
 @click.pass_obj
+@in_order
 def checkpoint(config: Path, /, board: str, url: str | None, keep: int | None, as_json: bool, **given: Any) -> None:
     """Save BOARD as of the log's end: Parquet files and a manifest, in a new folder.
 
@@ -93,6 +94,8 @@ def checkpoints(
 
     url = url or place_of(config, load(config))
     store = Store(url)
+    if not store.is_there():
+        raise Refused(f"there is nothing at {url}: name the place of the checkpoints with --in")
     found = listed(store, board)
     if keep:
         for name in sorted({one.manifest.board for one in found}):

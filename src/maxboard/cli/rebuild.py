@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 
 work_option = click.option(
     "--work",
-    type=click.Path(path_type=Path),
+    type=click.Path(file_okay=False, writable=True, path_type=Path),
+    metavar="PATH",
     default=None,
     help="Folder for files while it runs; default: the system's temporary one.",
 )
@@ -39,6 +43,41 @@ from_checkpoint_option = click.option(
     metavar="URL",
     help="Begin with the newest of the board there; none: the log. Default: the newest in `checkpoints` that fits.",
 )
+
+
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+P = ParamSpec("P")
+
+
+class _EndedError(BaseException):
+    """A signal asks for an end; like ``KeyboardInterrupt`` no error that anybody handles. ``args``: the signal."""
+
+
+def in_order(command: Callable[P, None]) -> Callable[P, None]:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does: what it changed for the time being is put back first."""
+
+    def end(number: int, _: object) -> None:
+        for one in ENDINGS:  # once is enough
+            signal.signal(one, signal.SIG_IGN)
+        raise _EndedError(number)
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        before = {one: signal.getsignal(one) for one in ENDINGS}
+        for one in ENDINGS:
+            if before[one] != signal.SIG_IGN:  # nohup
+                signal.signal(one, end)
+        try:
+            command(*args, **kwargs)
+        except _EndedError as error:
+            number = int(error.args[0])
+            click.echo(f"maxboard: ended by {signal.Signals(number).name}", err=True)
+            sys.exit(128 + number)
+        finally:
+            for one in ENDINGS:
+                signal.signal(one, before[one])
+
+    return run
 
 
 def place_of(config: Path, settings: Settings) -> str:
@@ -72,6 +111,7 @@ def base_option(config: Path, settings: Settings, given: str | None) -> Place:
 @jobs_option
 @trimmed_option
 @click.pass_obj
+@in_order
 def rebuild(config: Path, /, board: str | None, route: str, primary: str | None, **given: Any) -> None:
     """Rebuild BOARD from the log while it is up, such as weekly:2026-W44.
 
@@ -133,7 +173,7 @@ def _file(settings: Settings, primary: str, options: Options, given: dict[str, A
         raise WrongUse(f"primary {primary!r} is not configured; there are: {', '.join(settings.primaries)}")
     bars = Bars(quiet=given["as_json"])
     if given["only_plan"]:
-        _print_plan(load_file.plan(settings, primary, options, now), given["as_json"])
+        _print_plan(load_file.plan(settings, primary, options, given["out"], now), given["as_json"])
         return
     _ask(f"write all boards of {primary} into a file" + (" and start its servers?" if given["start_server"] else "?"),
          given["yes"])  # fmt: skip

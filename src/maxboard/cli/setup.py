@@ -22,6 +22,7 @@ from maxboard.board.registry import MODERATION, runs_field
 from maxboard.boards import set_digest
 from maxboard.checks import Finding, ServerFacts
 from maxboard.cli import render
+from maxboard.cli.rebuild import place_of
 from maxboard.config import Settings, load
 from maxboard.errors import NotYet, Refused
 from maxboard.keys import Keys
@@ -135,7 +136,7 @@ def check(config: Path, as_json: bool) -> None:
     Exit 0: no danger. 1: a danger. 3: no danger known, but something could not be reached. Changes nothing.
     """
     settings = load(config)
-    found = list(_findings(settings))
+    found = list(_findings(config, settings))
     if as_json:
         render.print_json_lines([dataclasses.asdict(finding) for finding in found])
     else:
@@ -143,11 +144,25 @@ def check(config: Path, as_json: bool) -> None:
     sys.exit(checks.exit_code(found))
 
 
-def _findings(settings: Settings) -> Iterator[Finding]:
+def _findings(config: Path, settings: Settings) -> Iterator[Finding]:
     boards, primaries = len(settings.boards), len(settings.primaries)
     text = f"{log_checks.count(boards, 'board')} on {log_checks.count(primaries, 'primary', 'primaries')}"
     yield Finding("ok", "configuration", text)
-    yield from preflight.findings(settings, facts.gather(settings))
+    known = facts.gather(settings)
+    yield from preflight.findings(settings, known, _saved(config, settings, known))
+
+
+def _saved(config: Path, settings: Settings, known: facts.Facts) -> dict[str, int | None] | None:
+    """The newest checkpoint of each window that the log alone cannot bring back; None: nobody can look."""
+    topic = next((topic for need, topic in known.log.topics if need.role == "runs"), None)
+    refs = preflight.short_windows(settings, known, time.time_ns() // 1_000_000)
+    if topic is None or not refs:
+        return None
+    try:
+        from maxboard.rebuild.checkpoint import newest_times
+    except ModuleNotFoundError:  # without the extra for rebuilds there are no checkpoints either
+        return None
+    return newest_times(place_of(config, settings), refs.values(), topic.topic_id)
 
 
 def _print(found: Iterable[Finding]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maxboard.cli import render
-from maxboard.cli.rebuild import base_option, from_checkpoint_option, jobs_option, trimmed_option, work_option
+from maxboard.cli.rebuild import base_option, from_checkpoint_option, in_order, jobs_option, trimmed_option, work_option
 from maxboard.config import load
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ SHOWN = 20  # differences in the answer for people
 @jobs_option
 @trimmed_option
 @click.pass_obj
+@in_order
 def verify(config: Path, /, board: str, mend: bool, accept_log: bool, as_json: bool, **given: Any) -> None:
     """Compare BOARD and its side keys with the log, at the same position, while it is up.
 
@@ -77,6 +78,9 @@ def verify(config: Path, /, board: str, mend: bool, accept_log: bool, as_json: b
 
 def _print(ref: BoardRef, found: Verified, counts: dict[str, int], mended: bool, seconds: float) -> None:
     click.echo(f"{found.board}: {found.members:,} members compared in {seconds:,.1f} s")
+    if found.skipped:
+        left = f"{found.skipped:,} {'player' if found.skipped == 1 else 'players'} left to the next run"
+        click.echo(f"{left}: with a moderation event meanwhile, or to be found again from the log")
     if mended:
         click.echo(f"{found.repaired:,} mended")
     for difference in found.differences[:SHOWN]:

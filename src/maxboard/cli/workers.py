@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -20,10 +21,12 @@ def supervise(
     stopped: Callable[[], bool],
     report: Callable[[Counter[str]], None],
     grace: float,
+    unheard: int = 0,
 ) -> tuple[int, Counter[str]]:
     """Run ``count`` workers until all have ended; returns an exit code and their sums.
 
-    The code is 0, that of the first worker that failed, or 1 when one had to be killed after ``grace`` s.
+    The code is 0, that of the first worker that failed, 1 when one had to be killed after ``grace`` s, or ``unheard``
+    when the stop came while one was starting, or was yet to start again: it cannot say what it has left.
     A worker that a signal killed is started again; one that ends with an exit code above 0 ends all. Each worker
     writes a JSON object of numbers a line to its standard output; ``report`` gets their sums (0 where there is none).
     """
@@ -37,6 +40,7 @@ def supervise(
         now = time.monotonic()
         if (stopped() or code) and not told:
             told = now
+            code = code or (unheard if restart else 0)
             restart.clear()
             for worker in workers.values():
                 worker.terminate()
@@ -50,6 +54,8 @@ def supervise(
             del workers[number]
             if ended < 0 and not told:
                 restart[number] = now + RESTART_S
+            elif ended == -signal.SIGTERM:  # ours, before it listened
+                code = code or unheard
             elif ended and not code:
                 code = max(ended, 1)
         for number in [n for n, at in restart.items() if at <= now]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from maxboard.boards import Board
 from maxboard.checks import Finding, Level, danger, warning
 from maxboard.log.topics import COPIES, RUNS_KEPT_MS, TopicFacts, TopicNeed
 from maxboard.pipeline.reach import earliest_needed
 from maxboard.windows import DAY_MS, duration_text
+
+HOUR_MS = DAY_MS // 24
+NAMED = 5  # boards in a text
 
 
 def topic(
@@ -39,20 +42,54 @@ def cluster(bootstrap: str, brokers: int) -> Finding:
     return warning("brokers", "kafka", text, lost, mend)
 
 
-def reach(need: TopicNeed, facts: TopicFacts | None, boards: Iterable[Board], now: int) -> list[Finding]:
-    """Whether the log is kept as long as boards need it to be filled again. ``now`` in epoch ms."""
-    kept = int(facts.config.get("retention.ms", "-1")) if facts is not None else -1
-    if kept < 0:
-        return []
+def _kept(facts: TopicFacts | None) -> int:
+    """Ms that records stay; -1: for ever, or not known."""
+    return -1 if facts is None else int(facts.config.get("retention.ms", "-1"))
+
+
+def short_of(facts: TopicFacts | None, boards: Iterable[Board], now: int) -> dict[str, int]:
+    """Boards that need the log for longer than it is kept, and for how long, in ms. ``now`` in epoch ms."""
+    kept = _kept(facts)
     longest = {board.name: now if (start := earliest_needed([board], now)) is None else now - start for board in boards}
-    short = {name: needed for name, needed in longest.items() if needed > kept}
+    return {name: needed for name, needed in longest.items() if 0 <= kept < needed}
+
+
+def reach(
+    need: TopicNeed,
+    facts: TopicFacts | None,
+    boards: Iterable[Board],
+    now: int,
+    saved: Mapping[str, int | None] | None = None,
+) -> list[Finding]:
+    """Whether a lost board can be filled again, from the log or from a checkpoint and what came after it.
+
+    ``now`` in epoch ms. ``saved``: the newest checkpoint (epoch ms) of every window of the boards that ``short_of``
+    names, None: there is none that fits; None for all: nobody looked.
+    """
+    kept, short = _kept(facts), short_of(facts, boards, now)
     if not short:
         return []
-    days = {name: "all of it" if needed == now else f"{-(-needed // DAY_MS)} d" for name, needed in short.items()}
-    text = f"is kept {kept / DAY_MS:g} d, less than boards need: {', '.join(f'{n} {d}' for n, d in days.items())}"
-    lost = "a board that is lost cannot be filled from the log alone"
-    mend = "keep runs as long (retention.ms), or have copies of the boards: replicas, saved files"
-    return [warning("log-reach", f"topic {need.name}", text, lost, mend)]
+    found = {reference: at for reference, at in (saved or {}).items() if at is not None}
+    if not found:
+        days = {name: "all of it" if needed == now else f"{-(-needed // DAY_MS)} d" for name, needed in short.items()}
+        text = f"is kept {kept / DAY_MS:g} d, less than boards need: {', '.join(f'{n} {d}' for n, d in days.items())}"
+        lost = "a board that is lost cannot be filled from the log alone"
+        mend = "maxboard checkpoint BOARD, again and again (docs/rebuild.md), or keep runs as long (retention.ms)"
+        return [warning("log-reach", f"topic {need.name}", text, lost, mend)]
+    old = [f"{name} {_age(now - at)} old" for name, at in sorted(found.items()) if now - at > kept / 2]
+    old += [f"none of {name}" for name, at in sorted((saved or {}).items()) if at is None]
+    if not old:
+        oldest = max(now - at for at in found.values())
+        text = f"of {count(len(found), 'board')}, the newest of each at most {_age(oldest)} old"
+        return [Finding("ok", "checkpoints", text)]
+    names = ", ".join(old[:NAMED]) + (" …" if len(old) > NAMED else "")
+    text = f"the newest are older than half of what the log is kept ({kept / DAY_MS:g} d): {names}"
+    lost = "once the log lacks what came after it, a checkpoint is worth nothing: a lost board stays lost"
+    return [warning("checkpoint-age", "checkpoints", text, lost, "maxboard checkpoint BOARD, on a schedule")]
+
+
+def _age(ms: int) -> str:
+    return f"{ms / DAY_MS:.0f} d" if ms >= 2 * DAY_MS else f"{ms / HOUR_MS:.0f} h"
 
 
 def count(number: int, one: str, many: str = "") -> str:

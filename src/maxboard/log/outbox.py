@@ -50,6 +50,7 @@ class Outbox:
         settings = properties(kafka, TUNED, PROMISED) | {"error_cb": self._on_error}
         self._producer = Producer(settings, logger=LOGGER)
         self._again: list[tuple[float, Letter, Callable[[], None]]] = []
+        self._failing = 0  # letters that failed and are not there yet: those to send again, and those sent again
         self._fatal: KafkaError | None = None
 
     def __len__(self) -> int:
@@ -89,12 +90,14 @@ class Outbox:
                 self._producer.poll(0.05)
             messages = full
 
-    def _put_one(self, letter: Letter, delivered: Callable[[], None]) -> None:
+    def _put_one(self, letter: Letter, delivered: Callable[[], None], again: bool = False) -> None:
         def report(error: KafkaError | None, _: Message) -> None:
             if error is None:
                 delivered()
+                if again:
+                    self._recovered()
             else:
-                self._failed(error, letter, delivered)
+                self._failed(error, letter, delivered, again)
 
         while True:
             try:
@@ -109,12 +112,19 @@ class Outbox:
             except BufferError:
                 self._producer.poll(0.05)
             except KafkaException as error:  # a topic that is known not to be there
-                self._failed(error.args[0], letter, delivered)
+                self._failed(error.args[0], letter, delivered, again)
                 return
 
-    def _failed(self, error: KafkaError, letter: Letter, delivered: Callable[[], None]) -> None:
+    def _failed(self, error: KafkaError, letter: Letter, delivered: Callable[[], None], again: bool = False) -> None:
         self.trouble = f"topic {self._names[letter.topic]!r}: {error.str()}"
+        self._failing += not again
         self._again.append((time.monotonic() + AGAIN_S, letter, delivered))
+
+    def _recovered(self) -> None:
+        """A letter that had failed is there. Under load the producer is never empty: that must not be waited for."""
+        self._failing -= 1
+        if not self._failing:
+            self.trouble = None
 
     def poll(self) -> None:
         try:
@@ -123,13 +133,10 @@ class Outbox:
             self._on_error(error.args[0])
         if self._fatal is not None:
             raise Stop(f"the producer of rank changes failed for good: {self._fatal.str()}; start again")
-        if not self._again:
-            if self.trouble is not None and not len(self._producer):
-                self.trouble = None
-        elif self._again[0][0] <= time.monotonic():
+        if self._again and self._again[0][0] <= time.monotonic():
             due, self._again = self._again, []
             for _, letter, delivered in due:
-                self._put_one(letter, delivered)
+                self._put_one(letter, delivered, again=True)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():

@@ -260,10 +260,6 @@ class Applier:
                 hidden = sum(sent.counts[run] for run in block.hidden)
                 self.tally.fates["hidden"] += hidden
                 self.tally.fates[FATES[block.state]] += sum(sent.counts) - hidden
-                if block.state == scripts.NEEDS_REBUILD:
-                    queue.broken.add(sent.runs.ref.reference)
-                elif queue.broken:
-                    queue.broken.discard(sent.runs.ref.reference)
             if letters:
                 self._emit(flight, letters)
         flight.applied(name)
@@ -278,12 +274,12 @@ class Applier:
     ) -> None:
         """Events are in force on a primary: say so; and who is due there."""
         for reference in reply.lost:
-            queue.broken.add(reference)
             self.notices.append(f"board {reference!r} lost its key: run `maxboard rebuild {reference}`")
         letters = self._moderation.changes(call, reply, now)
         if letters:
             self._emit(flight, letters)
         if MODERATION in self.lanes:
+            queue.broken = reply.broken
             self.due.named(name, reply.due)
 
     def _put(self, letters: list[Letter], delivered: Callable[[], None]) -> None:
@@ -328,7 +324,7 @@ class Applier:
         if letters := self._moderation.ended(self.lanes.get(MODERATION), self._clock.now()):
             self._put(letters, lambda: None)
         for lane in self.lanes.values():
-            if now - self._called.get(lane.field, -1.0) >= IDLE_S and not lane.flights:
+            if now - self._called.get(lane.field, -1.0) >= IDLE_S and not lane.on_the_way:
                 self._idle(lane)
 
     def _saw_ends(self, ends: Ends) -> None:
@@ -411,8 +407,13 @@ class Applier:
             if name == MODERATION:
                 self.due.forget()
                 self._moderation.deferred.clear()
+                for queue in self.queues.values():
+                    queue.broken = 0
             if lane is not None:
                 lane.refold(-1)
+        if not self.lanes:  # nobody is asked any more: nothing is known
+            for queue in self.queues.values():
+                queue.live = None
 
     # ------------------------------------------------------------------ for the loop
     @property

@@ -74,8 +74,8 @@ class PrimaryQueue:
 
     ``call_times``: from sending to the reply, waiting behind earlier calls included. ``latencies``: from the append
     of a range's first record to its reply. ``failures``: by kind, as ``pipeline.ports.Failure`` and
-    ``errors.ServerNotReady`` name them. ``live``: what the last reply said; None: none yet. ``broken``: references
-    of the boards seen to need a rebuild.
+    ``errors.ServerNotReady`` name them. ``live``: what the last reply said; None: none yet. ``broken``: how many
+    boards need a rebuild, as the owner of moderation sees it; 0 elsewhere.
     """
 
     def __init__(self, name: str, port: PrimaryPort, clock: Clock) -> None:
@@ -84,7 +84,7 @@ class PrimaryQueue:
         self.trouble_since = 0.0
         self.answered = 0
         self.live: bool | None = None
-        self.broken: set[str] = set()
+        self.broken = 0
         self.failures = Counter[str]()
         self.call_times = Histogram(CALL_BUCKETS_S)
         self.latencies = Histogram(LATENCY_BUCKETS_S)
@@ -194,7 +194,9 @@ class PrimaryQueue:
             else:
                 (answered if self._wait is None else self._held).append((call, parsed))
         if answered and not self._failed:
-            self.trouble, self._backoff = None, LEAST_BACKOFF_S
+            self._backoff = LEAST_BACKOFF_S
+            if any(not parsed_refused(parsed) for _, parsed in answered):  # else it waits, as before
+                self.trouble = None
         if not self._flying and self._failed:
             again = (*self._failed, *self._waiting)
             self._waiting = deque(sorted(again, key=_behind_moderation))  # stable: each partition keeps its order

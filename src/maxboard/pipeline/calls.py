@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
 from maxboard.board import scripts
 from maxboard.board.scripts import BoardRuns, Operation, Range
@@ -69,9 +68,9 @@ class Calls:
         command = scripts.moderate(self._keys, self._digests[name], range_, now, operations)
         return Call(command, scripts.parse_moderate, flight, (), start, events=part.events)
 
-    def define(self, name: str, mode: Literal["new", "reach"], reach: int = 0) -> Call:
-        """Board definitions of a primary that knows none, or their limit to what the log holds since ``reach``."""
-        command = scripts.define_boards(self._keys, mode, self._definitions[name], self._max_future, reach)
+    def define(self, name: str) -> Call:
+        """Board definitions, for a primary that knows none."""
+        command = scripts.define_boards(self._keys, "new", self._definitions[name], self._max_future)
         return Call(command, scripts.parse_define)
 
     def short(self, name: str, reach: int) -> Call:

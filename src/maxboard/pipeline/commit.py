@@ -66,8 +66,14 @@ class Lane:
         self.next = to
         return flight
 
+    @property
+    def on_the_way(self) -> bool:
+        """A primary has not answered for some range. What only Kafka has not taken yet does not count."""
+        return any(flight.waiting for flight in self.flights)
+
     def advance(self) -> None:
-        """Move ``done`` over the complete ranges at the front."""
+        """Move ``done`` over the complete ranges at the front; empty ones behind another just go."""
+        self.flights = deque(flight for flight in self.flights if flight.start < flight.to or not flight.complete)
         while self.flights and self.flights[0].complete:
             flight = self.flights.popleft()
             self.done = flight.to

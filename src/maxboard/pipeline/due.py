@@ -26,6 +26,7 @@ from maxboard.pipeline.reach import earliest_needed
 from maxboard.pipeline.route import Router, Slot
 
 AGAIN_S = 5.0  # between two looks for the same player when one led to nothing
+CUT_AGAIN_S = 600.0  # the same when the log no longer reaches back: a look reads all of it, and only a person can help
 AT_ONCE = 500  # players in one look at the log: their runs are in memory then
 
 
@@ -42,7 +43,10 @@ class Job:
 
 
 class DuePlayers:
-    """The due players of a worker that owns the moderation partition. ``put`` sends letters to Kafka."""
+    """The due players of a worker that owns the moderation partition. ``put`` sends letters to Kafka.
+
+    ``accept_trimmed``: what the log has is taken for all there ever was.
+    """
 
     def __init__(
         self,
@@ -58,6 +62,8 @@ class DuePlayers:
         self._troubles: dict[str, str] = {}  # by primary
         self._boards, self._keys, self._digests = boards, keys, digests
         self._router, self._judge, self._finder, self._clock, self._put = router, judge, finder, clock, put
+        self.accept_trimmed = False
+        self._named: dict[str, int] = {}  # by primary: how many are due there, as far as its last answer says
         self._wanted: dict[tuple[str, str], Job] = {}
         self._looking: list[Job] = []
         self._jobs: dict[tuple[str, str], Job] = {}
@@ -69,11 +75,18 @@ class DuePlayers:
         return next(iter(self._troubles.values()), None)
 
     def __len__(self) -> int:
+        """How many are worked on."""
         return len(self._wanted) + len(self._looking) + len(self._jobs)
+
+    @property
+    def count(self) -> int:
+        """How many are due, also those whose turn is later; of very many perhaps less."""
+        return max(sum(self._named.values()), len(self))
 
     def named(self, primary: str, players: Sequence[str]) -> None:
         """A primary says who is due there."""
         now = self._clock.monotonic()
+        self._named[primary] = len(players)
         busy = {(job.primary, job.player) for job in self._looking}
         if not players and not any(name == primary for name, _ in (*self._wanted, *busy, *self._jobs)):
             self._troubles.pop(primary, None)
@@ -85,6 +98,7 @@ class DuePlayers:
 
     def forget(self) -> None:
         """The moderation partition is another worker's: so are its due players."""
+        self._named.clear()
         self._wanted.clear()
         self._looking.clear()
         self._jobs.clear()
@@ -100,7 +114,9 @@ class DuePlayers:
                 self._not_before[place] = self._clock.monotonic() + AGAIN_S
                 if found.error:
                     self._troubles[job.primary] = f"due players wait: {found.error}"
-                elif self._reaches(job, found.begins):
+                elif not self._reaches(job, found.begins, judged[job.primary]):
+                    self._not_before[place] = self._clock.monotonic() + CUT_AGAIN_S
+                else:
                     self._fold(job, found.records.get(job.player, []), found.folded, judged[job.primary])
                     self._jobs[place] = job
                     assert job.call is not None
@@ -115,16 +131,22 @@ class DuePlayers:
                 queues[job.primary].offer(job.call(job.announced))
                 job.announced = None
 
-    def _reaches(self, job: Job, begins: int) -> bool:
-        """Whether the log still holds all that the primary's boards need; else the player stays due, and loud."""
-        needed = earliest_needed(self._boards.by_primary.get(job.primary, []), self._clock.now())
-        if begins and (needed is None or needed < begins):
-            self._troubles[job.primary] = (
-                f"player {job.player} stays due on primary {job.primary!r}: the log no longer reaches back to what its "
-                f"boards need; rebuild them from a checkpoint"
-            )
-            return False
-        return True
+    def _reaches(self, job: Job, begins: int, judged: int) -> bool:
+        """Whether the log still holds all that can count for the player; else they stay due, and loud.
+
+        ``begins``: epoch ms, 0: it holds everything. Nothing from before an erasure counts, but what was recorded in
+        the same millisecond does, and may be gone.
+        """
+        needed = earliest_needed(self._boards.by_primary.get(job.primary, []), self._clock.now()) or 0
+        entries = self._judge.history.entries(job.player, judged)
+        erased = max((entry.time for entry in entries if entry.event.type == "erase"), default=0)
+        if not begins or begins < max(needed, erased) or self.accept_trimmed:
+            return True
+        self._troubles[job.primary] = (
+            f"player {job.player} stays due on primary {job.primary!r}: the log no longer reaches back to what could "
+            f"be their best. To take what it has: end the appliers, then maxboard apply --accept-trimmed-log"
+        )
+        return False
 
     def _fold(self, job: Job, records: Sequence[Record], folded: Mapping[str, int], judged: int) -> None:
         fold = Fold(0, dict.fromkeys(self._digests, judged))

@@ -96,7 +96,7 @@ class Worker:
             "maxboard_age_seconds": {"": applier.age_ms / 1000} if applier.lanes else {},
             "maxboard_partitions": {"": len(applier.lanes)},
             "maxboard_unacknowledged": {"": len(self.outbox)},
-            "maxboard_due": {"": len(applier.due)},
+            "maxboard_due": {"": applier.due.count},
             "maxboard_log_up": {"": float(self.log.trouble is None)},
             "maxboard_outbox_up": {"": float(self.outbox.trouble is None)},
             "maxboard_healthy": {"": float(not troubles)},
@@ -125,15 +125,18 @@ class Worker:
             "maxboard_queued_calls": {name: len(queue) for name, queue in queues.items()},
             "maxboard_primary_up": {name: float(queue.trouble is None) for name, queue in queues.items()},
             "maxboard_replaying": {n: float(not queue.live) for n, queue in queues.items() if queue.live is not None},
-            "maxboard_needs_rebuild": {name: len(queue.broken) for name, queue in queues.items()},
+            "maxboard_needs_rebuild": {name: queue.broken for name, queue in queues.items()},
             "maxboard_failures": failures,
             "maxboard_call_seconds": {name: queue.call_times for name, queue in queues.items()},
             "maxboard_apply_seconds": {name: queue.latencies for name, queue in queues.items()},
         }
 
 
-def build(settings: Settings, primary: str | None) -> Worker:
-    """Connect everything. ``primary``: apply to that one alone, in a group of its own."""
+def build(settings: Settings, primary: str | None, accept_trimmed: bool = False) -> Worker:
+    """Connect everything. ``primary``: apply to that one alone, in a group of its own.
+
+    ``accept_trimmed``: the log is taken for all there ever was where due players are found again.
+    """
     boards = settings.build()
     names = [primary] if primary else [name for name in settings.primaries if name in boards.by_primary]
     group = f"{settings.kafka.group}-{primary}" if primary else settings.kafka.group
@@ -144,6 +147,7 @@ def build(settings: Settings, primary: str | None) -> Worker:
     judge, history = Judge(settings.judge.max_future, settings.rules()), HistoryReader(settings.kafka)
     edges = Edges(log, history, LogFinder(settings.kafka), connections, outbox, SystemClock())
     applier = Applier(boards, Keys(settings.prefix), judge, topics, edges)
+    applier.due.accept_trimmed = accept_trimmed
     for name, queue in applier.queues.items():
         queue.wait_for(settings.primaries[name].wait_replicas, settings.primaries[name].wait_timeout)
     worker = Worker(applier, log, history, outbox, connections, settings)

@@ -50,7 +50,7 @@ class Recovery:
         assert flight is not None
         waits, stale = (reply.moderation or 0) < call.judged, call.judged < reply.verdicts
         behind = (reply.position or 0) < call.start
-        if behind and reply.position is None and call.first and (waits or stale):
+        if behind and call.first and (waits or stale):
             behind = False  # it takes what is first there; what it lacks is moderation
         if behind:
             if queue.follows_a_failure(call):  # one that waits for moderation: behind it, not behind the log
@@ -112,7 +112,7 @@ class Recovery:
     def define(self, name: str, queue: PrimaryQueue) -> None:
         """At the start: say what this configuration has; a primary that knows none takes it."""
         self._defining.add(name)
-        queue.offer(self._calls.define(name, "new"))
+        queue.offer(self._calls.define(name))
 
     def defined(self, name: str, in_force: bool, known: str) -> None:
         """The answer to ``define``."""
@@ -126,7 +126,7 @@ class Recovery:
         why = f"primary {name!r} was emptied"
         if name not in self._defining:
             self._defining.add(name)
-            queue.again(self._calls.define(name, "new"), why)
+            queue.again(self._calls.define(name), why)
         queue.again(call, why)
 
     def _differ(self, name: str) -> None:

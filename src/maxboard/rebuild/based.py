@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
 from maxboard.errors import Refused
-from maxboard.moderation.history import History
+from maxboard.moderation.history import Entry, History
+from maxboard.pipeline.judge import Judge
+from maxboard.pipeline.route import Routed, Router
 from maxboard.rebuild.board_fold import BoardFold
 from maxboard.rebuild.checkpoint import Checkpoint
 from maxboard.rebuild.members import Members
-from maxboard.rebuild.moderation_log import changed
+from maxboard.rebuild.moderation_log import TAKES, changed
 from maxboard.rebuild.rows import Rows, joined, of_names, of_texts
-
-TAKES = ("reject", "erase")  # verdicts that may take a best
 
 
 def unusable_players(base: Checkpoint, history: History, judged: int) -> frozenset[str]:
@@ -26,33 +26,51 @@ def unusable_players(base: Checkpoint, history: History, judged: int) -> frozens
             f"the checkpoint was judged at offset {since} of moderation, the primary is at {judged}: "
             f"let the appliers catch up (maxboard apply), or use an older checkpoint"
         )
-    return frozenset(
-        player
-        for player in changed(history, since, judged)
-        if any(e.offset >= since and e.event.type in TAKES for e in history.entries(player, judged))
-    )
+    return changed(history, since, judged, TAKES)
 
 
 def with_base(board: BoardFold, base: Checkpoint, unusable: frozenset[str], history: History, judged: int) -> None:
-    """Add what the checkpoint holds: held runs, those accepted since as bests."""
+    """Add what the checkpoint holds: held runs; as bests those accepted since, also where a rule had rejected them."""
     if unusable:
         board.unusable = Members(of_names(sorted(unusable)))
     held = base.held()
     names = held.members()
     players = names.str.split("|").list.first()
-    accepted = {
-        f"{player}|{entry.event.run_id}"
-        for player in changed(history, base.manifest.moderation, judged)
-        for entry in history.entries(player, judged)
-        if entry.offset >= base.manifest.moderation and entry.event.type == "accept"
-    }
+    accepts = list(_accepts(history, base.manifest.moderation, judged))
+    accepted = {f"{entry.event.player_id}|{entry.event.run_id}" for entry in accepts}
     dropped = players.is_in(sorted(unusable)).to_numpy() if len(held) else np.zeros(0, np.bool_)
     moved = (names.is_in(sorted(accepted)).to_numpy() if len(held) else dropped) & ~dropped
-    if moved.any():
-        bests = of_texts(players.filter(pl.Series(moved)), held.composite[moved])
-        board.best.frames = [_maxima([*board.best.frames, bests])]
+    bests = of_texts(players.filter(pl.Series(moved)), held.composite[moved])
+    found = _found(board, accepts, history, judged)
+    if len(bests) or len(found):
+        board.best.frames = [_maxima([*board.best.frames, bests, found])]
     rest = held.take(~(dropped | moved))
     board.held = _maxima([rest, board.held]) if board.held is not None else rest
+
+
+def _accepts(history: History, since: int, judged: int) -> Iterator[Entry]:
+    for player in changed(history, since, judged, ("accept",)):
+        for entry in history.entries(player, judged):
+            if entry.offset >= since and entry.event.type == "accept":
+                yield entry
+
+
+def _found(board: BoardFold, accepts: Sequence[Entry], history: History, judged: int) -> Rows:
+    """The accepted runs as their events have them: a checkpoint has nothing of a run that a rule rejected."""
+    router, judge = Router([board.ref.board]), Judge(board.ref.board.max_future)
+    members: list[str] = []
+    composites: list[int] = []
+    for found in (found for entry in accepts for found in entry.event.runs):
+        run, routed = found.value(), Routed()
+        if history.verdict(run.player_id, run.run_id, found.time, judged) != "accept":
+            continue
+        if judge.refusal(run, found.time) is None:
+            router.route(run, found.time, routed)
+        for slot, composite in routed.targets:
+            if slot.ref.reference == board.ref.reference:
+                members.append(run.player_id)
+                composites.append(composite)
+    return of_texts(pl.Series("member", members, pl.String), np.array(composites, np.int64))
 
 
 def _maxima(parts: Sequence[Rows]) -> Rows:

@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,17 +22,18 @@ from typing import Any
 import polars as pl
 
 from maxboard.boards import BoardRef
-from maxboard.errors import Refused
+from maxboard.errors import MaxboardError, Refused
 from maxboard.rebuild.members import Members
 from maxboard.rebuild.rows import EMPTY, TEXT, Rows, joined, numbers, of_names, of_texts, pieces, texts
 from maxboard.rebuild.store import MANIFEST, Store
-from maxboard.wire import rfc3339
+from maxboard.wire import instant, rfc3339
 
 FORMAT = 1
 FILE_ROWS = 5_000_000  # 50 to 100 MB: one request each from an object store, and one in memory at a time
 GROUP_ROWS = 500_000  # of a row group: a reader that wants one player or the top skips the others by statistics
 UNFINISHED = timedelta(days=1)  # no checkpoint takes so long to write
 SHOWN = 12  # characters of a checksum in a message
+CLOCKS_MS = 600_000  # by how much the clock of who makes a checkpoint and the brokers' may differ
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,12 @@ class Checkpoint:
         for file in self.manifest.files:
             self._bytes(file)
 
-    def check(self, ref: BoardRef, topic_id: str) -> None:
-        """Raises ``Refused`` unless it is of this board, this definition, this log."""
+    def closed(self, ref: BoardRef) -> bool:
+        """Whether no run could count any more when it was made: then it lacks nothing that came later."""
+        return instant(self.manifest.created) >= ref.window.end + ref.board.grace + CLOCKS_MS
+
+    def check(self, ref: BoardRef, topic_id: str, judged: int | None = None) -> None:
+        """Raises ``Refused`` unless it is of this board, definition and log, and was judged at ``judged`` or before."""
         manifest = self.manifest
         if manifest.board != ref.reference:
             raise Refused(f"{self.where} is a checkpoint of {manifest.board}, not of {ref.reference}: name another")
@@ -159,6 +164,11 @@ class Checkpoint:
             raise Refused(
                 f"{self.where} was made of another topic (id {manifest.topic_id}, now {topic_id}): its positions "
                 f"mean nothing here; fold from the log (--from-checkpoint none)"
+            )
+        if judged is not None and manifest.moderation > judged:
+            raise Refused(
+                f"{self.where} was judged at offset {manifest.moderation} of moderation, the primary is at {judged}: "
+                f"let the appliers catch up (maxboard apply), or name an older checkpoint"
             )
 
 
@@ -277,8 +287,17 @@ LOG = Place(None)
 
 
 def listed(store: Store, board: str | None = None) -> list[Checkpoint]:
-    """Complete checkpoints, oldest first for each board. Raises ``Refused`` for a damaged manifest."""
-    return [_open(store, folder) for folder in store.folders(board) if store.complete(folder)]
+    """Complete checkpoints, oldest first for each board; of ``board`` those of all its windows, unless it names one.
+
+    Raises ``Refused`` for a damaged manifest.
+    """
+    names = [name for name in store.boards() if board is None or f"{name}:".startswith(f"{board}:")]
+    return [_open(store, folder) for name in names for folder in store.folders(name) if store.complete(folder)]
+
+
+def boards_in(store: Store) -> list[str]:
+    """References of the boards with checkpoints in a place, which may be one checkpoint itself."""
+    return [_open(store, "").manifest.board] if store.complete("") else store.boards()
 
 
 def _open(store: Store, folder: str) -> Checkpoint:
@@ -294,6 +313,51 @@ def find(url: str, board: str) -> Checkpoint:
     if not folders:
         raise Refused(f"no checkpoint of {board} in {url}: make one with `maxboard checkpoint {board} --to {url}`")
     return _open(store, folders[-1])
+
+
+def newest_fitting(
+    place: Place, board: str, fits: Callable[[Checkpoint], None], say: Callable[[str], None]
+) -> Checkpoint | None:
+    """The newest checkpoint of a board that ``fits``, which raises why one does not; None: the log.
+
+    What is not used is said. Raises ``Refused`` when none fits in a place that was named.
+    """
+    if place.url is None:
+        return None
+    try:
+        store = Store(place.url)
+        folders = [""] if store.complete("") else [f for f in store.folders(board) if store.complete(f)]
+        if not folders and place.named:
+            find(place.url, board)
+        why = None
+        for folder in reversed(folders):
+            try:
+                found = _open(store, folder)
+                fits(found)
+            except MaxboardError as error:
+                why = why or error
+                say(f"not from {posixpath.join(store.url, folder)}: {error}")
+                continue
+            return found
+        if why is not None and place.named:
+            raise why
+    except MaxboardError as error:
+        if place.named:
+            raise
+        say(f"no checkpoint is used: {error}")
+    return None
+
+
+def newest_times(url: str, refs: Iterable[BoardRef], topic_id: str) -> dict[str, int | None]:
+    """When the newest checkpoint of each board was begun, epoch ms; None: there is none, or not of this log."""
+    found: dict[str, int | None] = {}
+    for ref in refs:
+        found[ref.reference] = None
+        with contextlib.suppress(MaxboardError):
+            newest = find(url, ref.reference)
+            newest.check(ref, topic_id)
+            found[ref.reference] = instant(newest.manifest.created)
+    return found
 
 
 def prune(store: Store, board: str, keep: int) -> list[str]:

@@ -17,6 +17,7 @@ from maxboard.errors import NotYet, Refused
 from maxboard.rebuild.progress import Bars
 
 SNAPSHOT = "dump.rdb"
+NEW = f".{SNAPSHOT}"
 APPEND_ONLY = "appendonlydir"
 LOAD_S = 1_800.0  # 150 million members took 130 s
 REWRITE_S = 1_800.0
@@ -40,11 +41,13 @@ def start_from(settings: Settings, primary: str, snapshot: Path, bars: Bars) -> 
         raise Refused("--start-server does not work under sentinels: follow the steps that it prints without it")
     own = [server for server in (*stack.replicas, *stack.primaries) if server.service == primary]
     servers = [FromSnapshot(s.name, s.places, stack._lock, s.primary) for s in own]
+    folders = [server.places.data(server.name) for server in servers]
     with bars.phase("start servers", len(servers), "servers") as report:
+        _lay(snapshot, folders)
         for server in servers:
             server.stop()
-        for server in servers:
-            _put(snapshot, server.places.data(server.name))
+        for folder in folders:
+            _put(folder)
         for server in reversed(servers):  # the primary first: replicas ask for it while it loads
             server.launch()
         for done, server in enumerate(servers):
@@ -87,16 +90,29 @@ def _folders_of_running() -> list[Path]:
     return sorted(set(found))
 
 
-def _put(snapshot: Path, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(folder / APPEND_ONLY, ignore_errors=True)
-    new = folder / f".{SNAPSHOT}"
-    new.unlink(missing_ok=True)
+def _lay(snapshot: Path, folders: list[Path]) -> None:
+    """Bring the file into every folder, beside what is there. Raises ``Refused`` when one is full; then in none."""
     try:
-        os.link(snapshot, new)  # on one disk the servers can share the bytes: they only read them
-    except OSError:
-        shutil.copyfile(snapshot, new)
-    new.replace(folder / SNAPSHOT)
+        for folder in folders:
+            new = folder / NEW
+            folder.mkdir(parents=True, exist_ok=True)
+            new.unlink(missing_ok=True)
+            try:
+                os.link(snapshot, new)  # on one disk the servers can share the bytes: they only read them
+            except OSError:
+                shutil.copyfile(snapshot, new)
+    except OSError as error:
+        for done in folders:
+            (done / NEW).unlink(missing_ok=True)
+        raise Refused(
+            f"cannot copy {snapshot} to {folder}: {error.strerror or error}: make room there; the servers run as before"
+        ) from None
+
+
+def _put(folder: Path) -> None:
+    """The snapshot in place, then the append-only file away: at no moment is a server without data."""
+    (folder / NEW).replace(folder / SNAPSHOT)
+    shutil.rmtree(folder / APPEND_ONLY, ignore_errors=True)
 
 
 def _wait_for_links(servers: list[FromSnapshot]) -> None:

@@ -2,7 +2,8 @@
 
 A checkpoint holds bests and held runs as judged at its moderation position. Verdicts that came later:
 
-* an accept concerns a held run, which the checkpoint keeps: it becomes a best;
+* an accept concerns a held run, which the checkpoint keeps, or one that a rule had rejected, which its event carries:
+  it becomes a best;
 * a reject or an erase may concern the very run that is the player's best there, and the checkpoint does not have the
   next one. Its rows of that player are not used, and the player is folded again from the log's beginning. Where the
   log does not reach back, the fold is refused and names the players: a wrong best is worse than none;
@@ -11,11 +12,14 @@ A checkpoint holds bests and held runs as judged at its moderation position. Ver
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+import weakref
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +44,8 @@ from maxboard.windows import NEVER_MS
 IN_PROCESS = 200_000  # records that are read before other processes would have started
 LOOK_S = 0.2
 NAMED = 10  # players in a message
+TRIES = 20  # to take a folder that others remove at the same time
+LOCK = "lock"  # the file in a folder that the job holds which works there
 
 
 @dataclass
@@ -59,7 +65,10 @@ class Fold:
 
 
 class Folder:
-    """Folds boards of one primary. ``folder`` is for its files; what an interrupted fold left there is used again."""
+    """Folds boards of one primary. ``folder`` is for its files; what an interrupted fold left there is used again.
+
+    From ``fold`` to ``clean`` the folder is this job's: another one of the same thing is refused.
+    """
 
     def __init__(
         self, settings: Settings, primary: str, folder: Path, bars: Bars, *, jobs: int = 0, accept_trimmed: bool = False
@@ -68,6 +77,7 @@ class Folder:
         self._boards: Boards = settings.build()
         self._jobs = jobs or os.cpu_count() or 1
         self._accept_trimmed = accept_trimmed
+        self._unlock: Callable[[], object] | None = None  # while the folder is held; called too when this is forgotten
         self.edges = LogEdges(settings.kafka)
 
     def fold(
@@ -108,7 +118,10 @@ class Folder:
         now: int,
     ) -> list[Stretch]:
         """What is to be read: behind the checkpoints, and from further back for boards that have none."""
-        plans = [tail(bounds, base.manifest.positions) for base in bases.values()]
+        plans = [
+            tail(bounds, base.manifest.positions, base.closed(self._boards.parse(name, now)))
+            for name, base in bases.items()
+        ]
         bare, needed = self._without(refs, bases, now)
         if bare or not plans:
             plans.append(self.edges.whole(bounds, needed, applied, self._accept_trimmed))
@@ -234,6 +247,8 @@ class Folder:
         judged: int,
     ) -> None:
         """Keep the pieces of an interrupted fold of the same thing, if no verdict came since; else begin empty."""
+        if self._unlock is None:
+            self._hold()
         definitions = self._boards.definitions(self.primary)
         same = {
             "topic": bounds.topic_id,
@@ -248,17 +263,74 @@ class Folder:
         except (OSError, ValueError, KeyError, TypeError):
             usable = False
         if not usable:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
+            self._empty()
         for path in self.folder.glob("again*"):
             path.unlink()
         new = note.with_suffix(".new")
         new.write_text(json.dumps({"same": same, "judged": judged}), encoding="utf-8")
         new.replace(note)
 
+    def _hold(self) -> None:
+        """Make the folder, for this user alone, and take its lock, which ends with the process that has it.
+
+        Raises ``Refused`` when another job works there, or when it is somebody else's.
+        """
+        for _ in range(TRIES):
+            try:
+                self.folder.parent.mkdir(parents=True, exist_ok=True)
+                with suppress(FileExistsError):
+                    self.folder.mkdir(mode=0o700)
+                found = self.folder.lstat()
+                if found.st_uid != os.getuid():
+                    raise Refused(f"{self.folder} is somebody else's: name another --work")
+                self.folder.chmod(0o700)
+                lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            except FileNotFoundError:  # the job before has removed it just now
+                continue
+            except OSError as error:
+                raise Refused(f"cannot write to {self.folder}: {error.strerror}: name another --work") from None
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(lock)
+                if not isinstance(error, BlockingIOError):
+                    raise Refused(f"cannot lock {self.folder}: {error.strerror}: name another --work") from None
+                raise Refused(
+                    f"another job of the same thing works in {self.folder}: wait for its end, or name another --work"
+                ) from None
+            if self._is_there(lock):
+                self._unlock = weakref.finalize(self, os.close, lock)
+                return
+            os.close(lock)
+        raise Refused(f"cannot make {self.folder}: name another --work")
+
+    def _is_there(self, lock: int) -> bool:
+        """Whether a lock is the folder's still: who held it before may have removed it."""
+        try:
+            return (self.folder / LOCK).stat().st_ino == os.fstat(lock).st_ino
+        except FileNotFoundError:
+            return False
+
+    def _empty(self) -> None:
+        """Remove what is in the folder, but for the lock."""
+        for path in self.folder.iterdir():
+            if path.name == LOCK:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
     def clean(self) -> None:
-        """Remove all files of the fold: it is not needed any more."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove all files of the fold, if it began: it is not needed any more."""
+        if self._unlock is None:
+            return
+        with suppress(OSError):  # the lock last: until then nobody else is here
+            self._empty()
+            (self.folder / LOCK).unlink()
+            self.folder.rmdir()
+        self._unlock()
+        self._unlock = None
 
 
 def _windows(board: Board, now: int) -> Iterator[BoardRef]:

@@ -15,20 +15,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maxboard.board import build_scripts
-from maxboard.board.build_scripts import GONE, OTHER_DEFINITIONS
+from maxboard.board.build_scripts import GONE, OTHER_DEFINITIONS, lock_key
 from maxboard.board.client import answering
-from maxboard.board.registry import MODERATION
+from maxboard.board.registry import MODERATION, LogState
 from maxboard.board.scripts import PrimaryRead
 from maxboard.boards import BoardRef
 from maxboard.config import Settings
-from maxboard.errors import MaxboardError, NotYet, Refused, WrongUse
+from maxboard.errors import MaxboardError, NotYet, Refused, ServerNotReady, WrongUse
+from maxboard.log import topic_reader
 from maxboard.rebuild import preflight
-from maxboard.rebuild.checkpoint import LOG, Checkpoint, Place, find
+from maxboard.rebuild.checkpoint import LOG, Checkpoint, Place, newest_fitting
 from maxboard.rebuild.fold import Folder, fold_folder, window_is_over
-from maxboard.rebuild.load_live import AGAIN_S, CHUNK, MOST_CHUNK, Judged, Load
+from maxboard.rebuild.load_live import AGAIN_S, AWAY_S, CHUNK, MOST_CHUNK, Judged, Load
 from maxboard.rebuild.log_ends import LogBounds, tail
 from maxboard.rebuild.moderation_log import ModerationLog
-from maxboard.rebuild.preflight import Plan
+from maxboard.rebuild.preflight import Plan, Size
 from maxboard.rebuild.progress import Bars
 from maxboard.rebuild.quiet import quiet
 from maxboard.rebuild.target import Lease, Target, target
@@ -36,6 +37,7 @@ from maxboard.rebuild.target import Lease, Target, target
 MODERATION_S = 10.0  # for an applier to bring a primary its first moderation position
 CATCH_UP_S = 2.0  # for it to reach the end of moderation: then nobody has to be judged again
 REPLICAS_S = 60.0  # for replicas to hold the build before the switch
+CONFIRM_S = 10.0  # for them to follow the switch itself, which is a few commands
 NO_BUILD = "-"
 
 
@@ -74,25 +76,44 @@ def check_options(ref: BoardRef, options: Options, now: int) -> None:
         raise Refused(f"board {ref.reference} has expired: its keys are gone (keep); there is nothing to build")
 
 
-def base_of(place: Place, ref: BoardRef, bounds: LogBounds, bars: Bars) -> Checkpoint | None:
-    """The checkpoint to begin with; None: the log. Raises ``Refused`` when the one that was named does not fit."""
-    if place.url is None:
-        return None
-    try:
-        found = find(place.url, ref.reference)
-    except MaxboardError:
-        if place.named:
-            raise
-        return None
-    try:
-        found.check(ref, bounds.topic_id)
-        tail(bounds, found.manifest.positions)
-    except Refused as error:
-        if place.named:
-            raise
-        bars.say(f"not from the newest checkpoint: {error}")
-        return None
-    return found
+def check_log(on: Target, log: LogState, bounds: LogBounds) -> None:
+    """Raises ``Refused`` unless the positions of a primary can be of this log: a fold of another one is another board.
+
+    ``log`` was read before ``bounds``. A primary that knows no log, as an emptied one, is taken.
+    """
+    topics = on.settings.kafka.topics
+    anew = "bring it back, or go on with this one: maxboard apply --accept-new-topic"
+    # Bans and verdicts have no maximum: where some were applied, no other topic is taken for theirs.
+    other = "bring it back, or use a new prefix and group" if log.entry(MODERATION).position else anew
+    for topic, known, there, mend in (
+        (topics.runs, log.runs_topic, bounds.topic_id, anew),
+        (topics.moderation, log.moderation_topic, bounds.moderation_id, other),
+    ):
+        if known and known != there:
+            raise Refused(
+                f"primary {on.name!r} has positions in another topic {topic!r} (id {known}) than there is now "
+                f"({there}): {mend}"
+            )
+    ends = bounds.ends | {MODERATION: topic_reader.bounds(on.settings.kafka, topics.moderation)[0][1]}
+    for source, position in log.position().items():
+        if position > ends.get(source, 0):
+            raise Refused(
+                f"primary {on.name!r} is at offset {position} of {source}, which ends at {ends.get(source, 0)}: the "
+                f"topic was cut or created anew; {other if source == MODERATION else anew}"
+            )
+
+
+def base_of(place: Place, ref: BoardRef, bounds: LogBounds, bars: Bars, judged: int | None = None) -> Checkpoint | None:
+    """The checkpoint to begin with; None: the log. ``judged``: the moderation position of the fold, once it is known.
+
+    Raises ``Refused`` when none fits in a place that was named.
+    """
+
+    def fits(found: Checkpoint) -> None:
+        found.check(ref, bounds.topic_id, judged)
+        tail(bounds, found.manifest.positions, found.closed(ref))
+
+    return newest_fitting(place, ref.reference, fits, bars.say)
 
 
 def plan(settings: Settings, ref: BoardRef, options: Options, now: int) -> Plan:
@@ -105,13 +126,17 @@ def plan(settings: Settings, ref: BoardRef, options: Options, now: int) -> Plan:
 
 def _plan(on: Target, ref: BoardRef, options: Options, bars: Bars) -> Plan:
     folder = _folder(on, ref, options, bars)
+    state = on.read()
     bounds = folder.edges.bounds(bars.say)
-    base = base_of(options.checkpoint, ref, bounds, bars)
-    starts = bounds.low if base is None else {s.partition: s.start for s in tail(bounds, base.manifest.positions)}
-    records = sum(end - starts[partition] for partition, end in bounds.end.items())
-    _, known = on.read().keys.get(ref.reference, ("", 0))
-    members = max(known, (base.manifest.members if base else 0) + (0 if known else records))
-    return preflight.plan(on, "live", [ref.reference], records, members, folder.folder, options.jobs or 1)
+    check_log(on, state.log, bounds)
+    base = base_of(options.checkpoint, ref, bounds, Bars(quiet=True))  # the fold says why another one is not used
+    stretches = folder.plan([ref], {} if base is None else {ref.reference: base}, bounds, state.log.entries, 0)
+    records = sum(stretch.end - stretch.start for stretch in stretches)
+    _, live = state.keys.get(ref.reference, ("", 0))
+    saved = base.manifest.members if base else 0
+    members = max(live, saved + (0 if live else records))
+    size = Size(records, members, max(live, saved))
+    return preflight.plan(on, "live", [ref.reference], size, folder.folder, options.jobs or 1)
 
 
 def _folder(on: Target, ref: BoardRef, options: Options, bars: Bars) -> Folder:
@@ -177,7 +202,8 @@ def _fold_and_load(
     position, state = moderation_of(on, moderation)
     history = moderation.history
     bounds = folder.edges.bounds(bars.say)
-    base = base_of(options.checkpoint, ref, bounds, bars)
+    check_log(on, state.log, bounds)
+    base = base_of(options.checkpoint, ref, bounds, bars, position)
     bases = {} if base is None else {ref.reference: base}
     fold = folder.fold([ref], history, position, bounds, bases, state.log.entries)
     board = fold.boards[ref.reference]
@@ -195,6 +221,7 @@ def _fold_and_load(
         )
         load.add(board)
         reply = _switch(on, ref, build, load)
+    _confirm(on, bars)
     folder.clean()
     return Rebuilt(
         ref.reference,
@@ -273,34 +300,62 @@ class Replicas:
 
 
 def _switch(on: Target, ref: BoardRef, build: str, load: Load) -> build_scripts.SwitchReply:
-    """Load until nothing is missing, let replicas have it, switch."""
+    """Load until nothing is missing, let replicas have it, switch. A primary that is away is waited for, as in a load.
+
+    Raises what ``Load.run`` does, and ``NotYet`` when a replica does not follow.
+    """
+    away_since: float | None = None
     while True:
         chunks = load.run()
-        load.check()
-        _wait_for_replicas(on)
-        command = build_scripts.switch_build(on.keys, on.digest, ref, build, chunks, load.judged.due())
-        reply = build_scripts.parse_switch(on.call(command))
+        try:
+            load.check()
+            if not _replicas_have_it(on, REPLICAS_S):
+                raise NotYet(f"a replica of primary {on.name!r} does not follow: look at its link, then run this again")
+            command = build_scripts.switch_build(on.keys, on.digest, ref, build, chunks, load.judged.due())
+            reply = build_scripts.parse_switch(on.call(command))
+        except ServerNotReady:
+            away_since = away_since or time.monotonic()
+            if time.monotonic() - away_since > AWAY_S:
+                raise
+            time.sleep(AGAIN_S)
+            continue
         if reply.status == build_scripts.DONE:
             return reply
         if reply.status == OTHER_DEFINITIONS:
             raise Refused(f"the definitions on primary {on.name!r} changed meanwhile: run this again")
         if reply.status == GONE:
-            raise NotYet(f"the build of {ref.reference} is not there any more: run this again")
-        load.loaded = reply.loaded
+            asked = " (unless it was switched, and the answer got lost)" if away_since else ""
+            raise NotYet(f"the build of {ref.reference} is not there any more{asked}: run this again")
+        load.loaded, away_since = reply.loaded, None
 
 
-def _wait_for_replicas(on: Target) -> None:
-    """Every replica that is linked holds what was loaded. Raises ``NotYet`` when one does not get there."""
+def _replicas_have_it(on: Target, patience: float) -> bool:
+    """Whether every replica that is linked gets, within ``patience`` s, to what the primary has now."""
     told = on.info("replication")
     count = sum(
         1
         for name, value in told.items()
         if name.startswith("slave") and isinstance(value, dict) and value.get("state") == "online"
     )
-    deadline = time.monotonic() + REPLICAS_S
+    key, deadline = f"{lock_key(on.keys)}:wait", time.monotonic() + patience
     while count:
-        with answering(on.server):
-            if int(on.client.wait(count, 1000)) >= count:
-                return
+        with answering(on.server), on.client.pipeline(transaction=False) as pipe:
+            pipe.set(key, "", px=1000)  # WAIT speaks of what its own connection wrote, and chunks go over another
+            pipe.delete(key)
+            pipe.wait(count, 1000)
+            if int(pipe.execute()[-1]) >= count:
+                return True
         if time.monotonic() > deadline:
-            raise NotYet(f"a replica of primary {on.name!r} does not follow: look at its link, then run this again")
+            return False
+    return True
+
+
+def _confirm(on: Target, bars: Bars) -> None:
+    """Say so when a replica does not have the new board yet."""
+    try:
+        if _replicas_have_it(on, CONFIRM_S):
+            return
+        why = f"a replica of primary {on.name!r} does not follow"
+    except ServerNotReady as error:
+        why = str(error)
+    bars.say(f"switched, but replicas did not confirm it: {why}; a fail-over now could bring the old board back")

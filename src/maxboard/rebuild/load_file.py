@@ -6,6 +6,8 @@ goes on from there by itself. The primary and its replicas start from the same f
 
 from __future__ import annotations
 
+import errno
+import os
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping
@@ -15,20 +17,20 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from maxboard.board.client import address
-from maxboard.board.registry import MODERATION, parse_entry
+from maxboard.board.registry import MODERATION, LogEntry, parse_entry
 from maxboard.boards import Boards, set_digest
 from maxboard.config import Settings
 from maxboard.errors import MaxboardError, Refused
 from maxboard.keys import Keys
 from maxboard.rebuild import preflight, rdb, rdb_check
 from maxboard.rebuild.board_fold import BoardFold
-from maxboard.rebuild.checkpoint import Checkpoint, Place, listed
+from maxboard.rebuild.checkpoint import Checkpoint, Place, boards_in
 from maxboard.rebuild.fold import Fold, Folder, fold_folder, window_is_over
-from maxboard.rebuild.live import Options
-from maxboard.rebuild.log_ends import LogBounds, tail
+from maxboard.rebuild.live import Options, base_of
+from maxboard.rebuild.log_ends import LogBounds
 from maxboard.rebuild.members import Members
 from maxboard.rebuild.moderation_log import read_history
-from maxboard.rebuild.preflight import Plan
+from maxboard.rebuild.preflight import Plan, Size
 from maxboard.rebuild.progress import Bars, Report
 from maxboard.rebuild.rows import Rows, joined, of_names
 from maxboard.rebuild.store import Store
@@ -52,24 +54,37 @@ class Made:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def plan(settings: Settings, primary: str, options: Options, now: int) -> Plan:
+def plan(settings: Settings, primary: str, options: Options, out: Path | None, now: int) -> Plan:
     """What it would do. Changes nothing."""
     with target(settings, primary) as on:
         preflight.check_topics(on)
         folder = _folder(settings, primary, options, Bars(quiet=True))
         bounds = folder.edges.bounds()
         bases = _bases(settings, primary, options.checkpoint, bounds, now, Bars(quiet=True))
-        return _plan(on, options, folder, bounds, bases, now)
+        known = preflight.applied(on, bounds)
+        return _plan(on, options, folder, bounds, bases, known, _path(settings, primary, out), now)
 
 
 def _plan(
-    on: Target, options: Options, folder: Folder, bounds: LogBounds, bases: Mapping[str, Checkpoint], now: int
+    on: Target,
+    options: Options,
+    folder: Folder,
+    bounds: LogBounds,
+    bases: Mapping[str, Checkpoint],
+    known: Mapping[str, LogEntry],
+    path: Path,
+    now: int,
 ) -> Plan:
-    stretches = folder.plan(None, bases, bounds, {}, now)
+    stretches = folder.plan(None, bases, bounds, known, now)
     records = sum(stretch.end - stretch.start for stretch in stretches)
     boards = len(on.settings.build().by_primary.get(on.name, []))
-    members = sum(base.manifest.members for base in bases.values()) + records * boards
-    return preflight.plan(on, "file", [f"all of {on.name}"], records, members, folder.folder, options.jobs or 1)
+    saved = sum(base.manifest.members for base in bases.values())
+    made = Size(records, saved + records * boards, saved)
+    return preflight.plan(on, "file", [f"all of {on.name}"], made, folder.folder, options.jobs or 1, path)
+
+
+def _path(settings: Settings, primary: str, out: Path | None) -> Path:
+    return (out or Path(f"{settings.prefix}-{primary}.rdb")).absolute()
 
 
 def _folder(settings: Settings, primary: str, options: Options, bars: Bars) -> Folder:
@@ -78,41 +93,71 @@ def _folder(settings: Settings, primary: str, options: Options, bars: Bars) -> F
 
 
 def _bases(
-    settings: Settings, primary: str, place: Place, bounds: LogBounds, now: int, bars: Bars
+    settings: Settings,
+    primary: str,
+    place: Place,
+    bounds: LogBounds,
+    now: int,
+    bars: Bars,
+    judged: int | None = None,
 ) -> dict[str, Checkpoint]:
-    """The newest checkpoint of each board of the primary that fits this log and configuration."""
+    """The newest checkpoint of each board of the primary that fits this log and configuration.
+
+    Raises ``Refused`` when no board has one in a place that was named.
+    """
+    if place.url is None:
+        return {}
+    try:
+        names = boards_in(Store(place.url))
+    except MaxboardError as error:
+        if place.named:
+            raise
+        bars.say(f"no checkpoint is used: {error}")
+        return {}
     found: dict[str, Checkpoint] = {}
-    boards = settings.build()
-    for one in listed(Store(place.url)) if place.url is not None else ():
-        name = one.manifest.board
+    boards, why = settings.build(), None
+    for name in names:
         try:
             ref = boards.parse(name, now)
-            if ref.board.primary != primary or window_is_over(ref, now):
-                continue
-            one.check(ref, bounds.topic_id)
-            tail(bounds, one.manifest.positions)
         except MaxboardError as error:
             bars.say(f"not used: {error}")
             continue
-        found[name] = one
+        if ref.board.primary != primary or window_is_over(ref, now):
+            continue
+        try:
+            base = base_of(place, ref, bounds, bars, judged)
+        except MaxboardError as error:  # of a place that was named
+            why = why or error
+            continue
+        if base is not None:
+            found[base.manifest.board] = base
+    if place.named and not found:
+        raise why or Refused(
+            f"no checkpoint of a board of primary {primary!r} in {place.url}: name another place, or fold from the "
+            f"log (--from-checkpoint none)"
+        )
     return found
 
 
 def write(settings: Settings, primary: str, options: Options, out: Path | None, bars: Bars, now: int) -> Made:
     """Fold the log and write the file, checked by reading it back. Raises errors of the product; then there is none."""
-    path = (out or Path(f"{settings.prefix}-{primary}.rdb")).absolute()
+    path = _path(settings, primary, out)
+    new = path.with_name(f".{path.name}.new")
     with target(settings, primary) as on:
         preflight.check_topics(on)
         folder = _folder(settings, primary, options, bars)
         history = read_history(settings.kafka)
         bounds = folder.edges.bounds(bars.say)
-        bases = _bases(settings, primary, options.checkpoint, bounds, now, bars)
-        looked = _plan(on, options, folder, bounds, bases, now)
+        bases = _bases(settings, primary, options.checkpoint, bounds, now, bars, history.position)
+        known = preflight.applied(on, bounds)
+        looked = _plan(on, options, folder, bounds, bases, known, path, now)
         if looked.problems:
             raise Refused(looked.problems[0])
+        for note in looked.notes:
+            bars.say(note)
         epochs = _epochs(on)
-    fold = folder.fold(None, history, history.position, bounds, bases, {}, now)
-    new = path.with_name(f".{path.name}.new")
+    _try_to_write(path, new)
+    fold = folder.fold(None, history, history.position, bounds, bases, known, now)
     try:
         with bars.phase("write", sum(board.most() for board in fold.boards.values()), "members") as report:
             boards = _write(settings, primary, new, fold, epochs, report, now)
@@ -128,6 +173,18 @@ def write(settings: Settings, primary: str, options: Options, out: Path | None, 
     folder.clean()
     made = {ref: count for (ref, side), count in boards.items() if not side}
     return Made(str(path), size, crc, sum(made.values()), made, fold.positions, fold.records, dict(bars.seconds))
+
+
+def _try_to_write(path: Path, new: Path) -> None:
+    """Raises ``Refused`` when the file cannot be made: before the log is read, which takes long."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        new.touch()
+        new.unlink()
+    except OSError as error:
+        raise Refused(f"cannot write {path}: {error.strerror or error}: name another --out") from None
 
 
 def _epochs(on: Target) -> dict[str, int]:

@@ -1,11 +1,13 @@
 """The load of a fold into a build: numbered chunks over one pipelined connection, best first.
 
 What is loaded is a list of segments, each a stream that can be begun anew: bests, then held runs. A chunk keeps its
-number for ever, so a primary that lost some (``gap``) is answered by going back. When moderation moves on
-(``moderation``), bans choose the key anew, and players with an accept, reject or erase in between are left out of what
-is still to be sent: the switch makes them due, so they are found again from the log as after any other verdict.
+number for ever, so a primary that lost some (``gap``) is answered by going back. What was sent and not answered yet is
+kept, so only that is judged and sent again, and a stream is seldom begun anew. When moderation moves on
+(``moderation``), bans choose the key anew, and players with a reject or erase in between are left out of what is still
+to be sent: the switch makes them due, so they are found again from the log as after any other verdict.
 Rejected: to fold them again here. It takes as long as the log is, and new verdicts would come meanwhile, without end.
-Of what was sent before, ``moderate`` took care, as it writes builds too.
+Of what was sent before, ``moderate`` took care, as it writes builds too; so it does of an accept, which only raises:
+but for its held run, nobody is left out.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from maxboard.moderation.history import History
 from maxboard.pipeline.apply import Plain
 from maxboard.pipeline.ports import Failure
 from maxboard.rebuild.board_fold import BoardFold
-from maxboard.rebuild.moderation_log import VERDICTS, changed
+from maxboard.rebuild.moderation_log import TAKES, changed
 from maxboard.rebuild.rows import Rows, pieces
 from maxboard.rebuild.target import Target
 
@@ -52,6 +54,16 @@ class Segment:
     chunks: int | None = None  # known once the stream was read to its end
 
 
+@dataclass(frozen=True)
+class Block:
+    """Chunks ``first`` to before ``end``, whose texts are made at once."""
+
+    first: int
+    end: int
+    held: bool
+    rows: Rows
+
+
 @dataclass
 class Judged:
     """What the load knows of moderation. ``folded``: the position of the fold; ``position``: of the next chunk."""
@@ -61,17 +73,25 @@ class Judged:
     position: int
     hidden: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
+    accepted: frozenset[str] = frozenset()  # held members whose runs count now
 
     def at(self, history: History, position: int) -> Judged:
         """The same fold, judged elsewhere."""
         hidden = frozenset(history.hidden(position))
-        return Judged(history, self.folded, position, hidden, changed(history, self.folded, position))
+        left_out = changed(history, self.folded, position, TAKES)
+        accepted = frozenset(
+            f"{player}|{entry.event.run_id}"
+            for player in changed(history, self.folded, position, ("accept",))
+            for entry in history.entries(player, position)
+            if entry.event.type == "accept"
+        )
+        return Judged(history, self.folded, position, hidden, left_out, accepted)
 
     def due(self) -> list[LeftOut]:
         """The players left out, each with its last verdict."""
         found = []
         for player in sorted(self.left_out):
-            last = [e for e in self.history.entries(player, self.position) if e.event.type in VERDICTS][-1]
+            last = [e for e in self.history.entries(player, self.position) if e.event.type in TAKES][-1]
             found.append(LeftOut(player, last.event.type, last.offset))
         return found
 
@@ -92,6 +112,9 @@ class Load:
     segments: list[Segment] = field(default_factory=list)
     loaded: int = 0  # chunks that the primary has, as it said last
     _load_scripts: bool = True
+    _stream: Iterator[Block] = field(default_factory=lambda: iter(()))
+    _kept: deque[Block] = field(default_factory=deque)  # read from the stream, and not known to be there
+    _at_hand: int | None = None  # the first chunk that can be sent without a new stream; None: none was begun
 
     def add(self, board: BoardFold) -> None:
         """Load a board's fold."""
@@ -117,7 +140,9 @@ class Load:
                         raise
                     if error.kind == "full":
                         raise Refused(f"{error}; the board is as it was") from None
+                    connection.reset()  # what it still owes would be taken for replies to other chunks
                     self._load_scripts = True  # it may be another server by then
+                    self._at_hand = None  # a stream that failed has ended: what is left of it is not all there is
                     time.sleep(AGAIN_S)
                     self._look()
         finally:
@@ -216,20 +241,36 @@ class Load:
     # ------------------------------------------------------------------ chunks
     def _commands(self, first: int) -> Iterator[tuple[int, int, list[Command]]]:
         """Chunks from number ``first`` on: (number, members, commands)."""
+        for block in self._blocks(first):
+            for number, words in enumerate(self._chunks(block), block.first):
+                if number >= first:
+                    yield number, sum(words[0]), self._command(number, *words)
+
+    def _blocks(self, first: int) -> Iterator[Block]:
+        """Blocks from the one with chunk ``first`` on: those that are kept, then those that were not read yet."""
+        if self._at_hand is None or first < self._at_hand:
+            self._stream, self._at_hand = self._read(first), first
+            self._kept.clear()
+        yield from [block for block in self._kept if block.end > first]
+        for block in self._stream:
+            self._kept.append(block)
+            while self._kept and self._kept[0].end <= self.loaded:
+                self._at_hand = self._kept.popleft().end
+            if block.end > first:
+                yield block
+
+    def _read(self, first: int) -> Iterator[Block]:
+        """All blocks of the segments, but of those that end before chunk ``first``."""
         number = 0
-        left_out = self.judged.left_out
         for segment in self.segments:
             if segment.chunks is not None and number + segment.chunks <= first:
                 number += segment.chunks
                 continue
             begin = number
-            for block in pieces(segment.stream(), self.chunk * BLOCK):
-                chunks = -(-len(block) // self.chunk)
-                if number + chunks > first:
-                    for i, words in enumerate(self._chunks(segment, block, left_out)):
-                        if number + i >= first:
-                            yield number + i, sum(words[0]), self._command(number + i, *words)
-                number += chunks
+            for rows in pieces(segment.stream(), self.chunk * BLOCK):
+                end = number + -(-len(rows) // self.chunk)
+                yield Block(number, end, segment.held, rows)
+                number = end
             segment.chunks = number - begin
 
     def _command(self, number: int, counts: tuple[int, int, int], flat: list[Any]) -> list[Command]:
@@ -248,14 +289,14 @@ class Load:
             EXECUTE,
         ]
 
-    def _chunks(
-        self, segment: Segment, block: Rows, left_out: frozenset[str]
-    ) -> Iterator[tuple[tuple[int, int, int], list[Any]]]:
+    def _chunks(self, block: Block) -> Iterator[tuple[tuple[int, int, int], list[Any]]]:
         """Counts and pairs of each chunk of a block."""
-        members = block.members().to_list()
-        composites = list(map(str, block.composite.tolist()))
-        if segment.held:
-            kept = [m.partition("|")[0] not in left_out for m in members]
+        left_out = self.judged.left_out
+        members = block.rows.members().to_list()
+        composites = list(map(str, block.rows.composite.tolist()))
+        if block.held:
+            accepted = self.judged.accepted
+            kept = [m.partition("|")[0] not in left_out and m not in accepted for m in members]
             for at in range(0, len(members), self.chunk):
                 pairs = [(c, m) for c, m, k in self._cut(at, composites, members, kept) if k]
                 yield (0, 0, len(pairs)), [word for pair in pairs for word in pair]

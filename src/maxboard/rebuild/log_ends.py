@@ -142,8 +142,11 @@ class LogEdges:
                 )
 
 
-def tail(bounds: LogBounds, positions: Mapping[str, int]) -> list[Stretch]:
-    """What comes after the positions of a checkpoint. Raises ``Refused`` when they are not in this log."""
+def tail(bounds: LogBounds, positions: Mapping[str, int], closed: bool = False) -> list[Stretch]:
+    """What comes after the positions of a checkpoint: nothing that counts when its window was ``closed``.
+
+    Raises ``Refused`` when the positions are not in this log.
+    """
     found = []
     for partition, end in bounds.end.items():
         field = runs_field(partition)
@@ -153,6 +156,8 @@ def tail(bounds: LogBounds, positions: Mapping[str, int]) -> list[Stretch]:
                 f"the checkpoint is at offset {start} of {bounds.topic}, partition {partition}, which ends at {end}: "
                 f"it was made of another log, or the log was cut"
             )
+        if closed:
+            start = end
         if start < low:
             raise Refused(
                 f"the checkpoint is at offset {start} of {bounds.topic}, partition {partition}, which begins at {low}: "

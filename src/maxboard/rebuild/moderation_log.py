@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -16,6 +17,7 @@ from maxboard.moderation.history import History
 from maxboard.rebuild.consumers import reader
 
 VERDICTS = ("accept", "reject", "erase")  # events that change a fold
+TAKES = ("reject", "erase")  # those of them that may take a best
 BATCH = 1_000
 POLL_S = 0.2
 SILENCE_S = 30.0
@@ -45,8 +47,10 @@ class ModerationLog:
             if time.monotonic() > deadline:
                 raise ServerNotReady(f"Kafka at {self._kafka.bootstrap} sends nothing of {topic!r}: see its log")
             message = self._consumer.poll(POLL_S)
-            for one in [] if message is None else [message, *self._consumer.consume(BATCH, 0)]:
-                self._take(one)
+            if message is not None:
+                for one in [message, *self._consumer.consume(BATCH, 0)]:
+                    self._take(one)
+                deadline = time.monotonic() + SILENCE_S
         return self.history
 
     def _take(self, message: Any) -> None:
@@ -80,13 +84,13 @@ def read_history(kafka: Kafka) -> History:
     return history
 
 
-def changed(history: History, since: int, upto: int) -> frozenset[str]:
+def changed(history: History, since: int, upto: int, types: Collection[str] = VERDICTS) -> frozenset[str]:
     """Players whose folds differ between two moderation positions: with an accept, reject or erase in between.
 
-    Bans are not of them: they choose the key that a best is on, not the best.
+    Bans are not of them: they choose the key that a best is on, not the best. ``types``: with one of these.
     """
     return frozenset(
         player
         for player, entries in history.players.items()
-        if any(since <= entry.offset < upto and entry.event.type in VERDICTS for entry in entries)
+        if any(since <= entry.offset < upto and entry.event.type in types for entry in entries)
     )

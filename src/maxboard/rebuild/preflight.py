@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from maxboard.board.checks import size
-from maxboard.errors import NotYet, Refused
+from maxboard.board.registry import LogEntry
+from maxboard.errors import MaxboardError, NotYet, Refused
 from maxboard.log.admin import TopicAdmin
+from maxboard.rebuild.log_ends import LogBounds
 from maxboard.rebuild.target import Target
 
 MEMBER_BYTES = 80  # of a sorted set's member with a short id: 77 were measured on Valkey 9.1, 100 on Redis 7.2
 COPY_SHARE = 0.1  # of what is loaded, for pages copied while a replica or a snapshot is served from a fork
 FILE_BYTES = 24  # a record of the log at the most, in the pieces of a fold
+OUT_BYTES = 14  # a member in the file for a server
 MEMBERS_A_SECOND = {"live": 400_000, "file": 1_200_000}
 RECORDS_A_SECOND = 250_000  # a process
 
 
+@dataclass(frozen=True)
+class Size:
+    """``members``: how many there may be, as each record may be another player's; ``known``: so many there are."""
+
+    records: int
+    members: int
+    known: int
+
+
 @dataclass
 class Plan:
-    """What a rebuild would do. Sizes in bytes, ``seconds`` by phase. ``problems``: why it must not begin."""
+    """What a rebuild would do. Sizes in bytes, ``seconds`` by phase. ``problems``: why it must not begin.
+
+    What is certainly needed and is not there is a problem; what may be needed is a note. ``file_bytes`` are of pieces
+    in --work, ``out_bytes`` of the file for the server.
+    """
 
     route: str
     boards: list[str]
@@ -29,6 +46,7 @@ class Plan:
     members: int
     server_bytes: int
     file_bytes: int
+    out_bytes: int
     seconds: dict[str, float]
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -38,8 +56,9 @@ class Plan:
         spent = sum(self.seconds.values())
         return [
             f"route {self.route}: {', '.join(self.boards)}",
-            f"reads {self.records:,} records, loads about {self.members:,} members",
-            f"needs {size(self.server_bytes)} on the server, {size(self.file_bytes)} on this disk",
+            f"reads {self.records:,} records, loads up to {self.members:,} members",
+            f"needs up to {size(self.server_bytes)} on the server, {size(self.file_bytes)} in --work"
+            + (f", {size(self.out_bytes)} in --out" if self.out_bytes else ""),
             f"takes about {spent:,.0f} s: "
             + ", ".join(f"{name} {seconds:,.0f} s" for name, seconds in self.seconds.items()),
             *self.notes,
@@ -47,37 +66,46 @@ class Plan:
         ]
 
 
-def plan(target: Target, route: str, boards: list[str], records: int, members: int, folder: Path, jobs: int) -> Plan:
-    """Estimate, and look at the server and the disk. Changes nothing."""
-    there = members * MEMBER_BYTES
+def plan(
+    target: Target, route: str, boards: list[str], made: Size, folder: Path, jobs: int, out: Path | None = None
+) -> Plan:
+    """Estimate, and look at the server and the disks. ``out``: the file of route file. Changes nothing."""
     found = Plan(
         route,
         boards,
-        records,
-        members,
-        round(there * (1 + COPY_SHARE)),
-        records * FILE_BYTES + (members * 14 if route == "file" else 0),
-        {"read the log": records / (RECORDS_A_SECOND * jobs), "load": members / MEMBERS_A_SECOND[route]},
+        made.records,
+        made.members,
+        _on_server(made.members),
+        made.records * FILE_BYTES,
+        made.members * OUT_BYTES if out else 0,
+        {"read the log": made.records / (RECORDS_A_SECOND * jobs), "load": made.members / MEMBERS_A_SECOND[route]},
     )
-    _disk(found, folder)
+    _disk(found, folder, "--work", 0, found.file_bytes)
+    if out is not None:
+        _disk(found, out.parent, "--out", made.known * OUT_BYTES, found.out_bytes)
     if route == "live":
-        _server(found, target)
+        _server(found, target, _on_server(made.known))
     return found
 
 
-def _disk(found: Plan, folder: Path) -> None:
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
+def _on_server(members: int) -> int:
+    return round(members * MEMBER_BYTES * (1 + COPY_SHARE))
+
+
+def _disk(found: Plan, folder: Path, option: str, need: int, most: int) -> None:
+    existing = next(place for place in (folder, *folder.parents) if os.access(place, os.F_OK))
     free = shutil.disk_usage(existing).free
-    if free < found.file_bytes:
-        found.problems.append(
-            f"{existing} has {size(free)} free, {size(found.file_bytes)} are needed: make room, or name another --work"
-        )
+    there, mend = f"{existing} has {size(free)} free", f"make room, or name another {option}"
+    if free < need:
+        found.problems.append(f"{there}, {size(need)} are needed: {mend}")
+    elif free < most:
+        found.notes.append(f"{there}, up to {size(most)} may be needed: {mend}")
 
 
-def _server(found: Plan, target: Target) -> None:
+def _server(found: Plan, target: Target, need: int) -> None:
     memory = target.info("memory")
     used, most = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
-    there, need = int(memory.get("total_system_memory", 0)), found.server_bytes
+    there = int(memory.get("total_system_memory", 0))
     if most and used + need > most:
         found.problems.append(
             f"{target.server} uses {size(used)} of its maxmemory {size(most)}, {size(need)} more are needed beside "
@@ -88,6 +116,12 @@ def _server(found: Plan, target: Target) -> None:
         found.problems.append(
             f"{target.server} has {size(there)} of memory in all and uses {size(resident)}, {size(need)} more are "
             f"needed beside the old board: give it more, or take the route file"
+        )
+    left = min([limit - taken for limit, taken in ((most, used), (there, resident)) if limit], default=None)
+    if not found.problems and left is not None and left < found.server_bytes:
+        found.notes.append(
+            f"{target.server} has room for {size(max(left, 0))}; up to {size(found.server_bytes)} more may be needed, "
+            f"if each record is another player's"
         )
     policy = str(memory.get("maxmemory_policy", "noeviction"))
     if policy != "noeviction":
@@ -112,6 +146,15 @@ def _replicas(found: Plan, target: Target) -> None:
     away = [f"{r.get('ip')}:{r.get('port')}" for r in replicas if r.get("state") != "online"]
     if away:
         found.problems.append(f"{target.server} is copying itself to {', '.join(away)}: wait until that is over")
+
+
+def applied(target: Target, bounds: LogBounds) -> dict[str, LogEntry]:
+    """What a primary says of the partitions of this log; one that is gone, or has another log, says nothing."""
+    try:
+        log = target.read().log
+    except MaxboardError:
+        return {}
+    return log.entries if log.runs_topic == bounds.topic_id else {}
 
 
 def check_topics(target: Target) -> None:

@@ -8,27 +8,28 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from maxboard.errors import MaxboardError
+from maxboard.errors import MaxboardError, Refused
 from maxboard.rebuild.log_scan import Piece, ScanTask, scan
 
 LOOK_S = 0.2
-
+WATCH_S = 0.1  # for how long a process goes on at the most after the one that began it has ended, or wants no more
 
 _progress: Any = None
 
 
-def _begin(progress: Any, parent: int) -> None:
+def _begin(progress: Any, ended: Any, parent: int) -> None:
     """In a new process: know where to report to, and end with the process that began this."""
     global _progress  # noqa: PLW0603  # the pool gives an initializer no other way
     _progress = progress
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
+        while os.getppid() == parent and not ended.value:
+            time.sleep(WATCH_S)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -45,7 +46,10 @@ def _run(number: int, task: ScanTask) -> list[Piece] | MaxboardError:
 
 
 def in_processes(tasks: Sequence[ScanTask], jobs: int, report: Any) -> list[Piece]:
-    """Run all scans, ``jobs`` at a time; ``report`` hears how many records are behind. Raises what a scan raises."""
+    """Run all scans, ``jobs`` at a time; ``report`` hears how many records are behind.
+
+    Raises what a scan raises, and ``Refused`` when a process was killed.
+    """
     context = multiprocessing.get_context("spawn")
     progress: Any = context.Array("q", len(tasks))
     pieces: list[Piece] = []
@@ -55,7 +59,13 @@ def in_processes(tasks: Sequence[ScanTask], jobs: int, report: Any) -> list[Piec
             done, waiting = wait(waiting, LOOK_S, FIRST_COMPLETED)
             report(sum(progress))
             for future in done:
-                found = future.result()
+                try:
+                    found = future.result()
+                except BrokenProcessPool:
+                    raise Refused(
+                        f"a process that reads the log was killed, probably for lack of memory: run this again with "
+                        f"fewer --jobs (there were {jobs}), or with more memory"
+                    ) from None
                 if isinstance(found, MaxboardError):
                     raise found
                 pieces += found
@@ -64,8 +74,12 @@ def in_processes(tasks: Sequence[ScanTask], jobs: int, report: Any) -> list[Piec
 
 @contextmanager
 def _pool(jobs: int, context: Any, progress: Synchronized[int]) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(jobs, context, _begin, (progress, os.getpid()))
+    ended = context.RawValue("b", 0)
+    pool = ProcessPoolExecutor(jobs, context, _begin, (progress, ended, os.getpid()))
     try:
         yield pool
+    except BaseException:
+        ended.value = 1  # else the scans that run would be waited for
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -27,7 +27,8 @@ def repair(verifier: Verifier, found: Verified, accept_log: bool) -> Verified:
     for at in range(0, len(operations), AT_ONCE):
         done += _send(verifier, operations[at : at + AT_ONCE])
     left = verifier.look_again(found.differences) if operations else found.differences
-    return Verified(found.board, found.members, found.position, found.judged, left, done)
+    skipped = len(verifier.skipped)
+    return Verified(found.board, found.members, found.position, found.judged, left, done, skipped)
 
 
 def _operations(difference: Difference, accept_log: bool) -> Iterator[Repair]:

@@ -14,7 +14,7 @@ from maxboard.rebuild.checkpoint import Checkpoint, Origin, Place, is_numeric, w
 from maxboard.rebuild.fold import Folder, fold_folder, window_is_over
 from maxboard.rebuild.live import base_of
 from maxboard.rebuild.moderation_log import read_history
-from maxboard.rebuild.preflight import check_topics
+from maxboard.rebuild.preflight import applied, check_topics
 from maxboard.rebuild.progress import Bars, Report
 from maxboard.rebuild.rows import EMPTY, Rows
 from maxboard.rebuild.store import Store
@@ -47,11 +47,12 @@ def save(settings: Settings, ref: BoardRef, url: str, options: Options, bars: Ba
             jobs=options.jobs,
             accept_trimmed=options.accept_trimmed,
         )
+        store.try_to_write(ref.reference)
         history = read_history(settings.kafka)
         bounds = folder.edges.bounds(bars.say)
-        base = base_of(options.base or Place(url, named=False), ref, bounds, bars)
+        base = base_of(options.base or Place(url, named=False), ref, bounds, bars, history.position)
         bases = {} if base is None else {ref.reference: base}
-        fold = folder.fold([ref], history, history.position, bounds, bases)
+        fold = folder.fold([ref], history, history.position, bounds, bases, applied(on, bounds))
         board = fold.boards[ref.reference]
         origin = Origin(ref, _epoch(on, ref), bounds.topic_id, fold.positions, fold.judged, now)
         with bars.phase("write", board.most(), "members") as report:

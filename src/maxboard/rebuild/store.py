@@ -5,13 +5,13 @@ from __future__ import annotations
 import posixpath
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import fsspec  # type: ignore[import-untyped]
 
-from maxboard.errors import Refused, WrongUse
+from maxboard.errors import MaxboardError, Refused, WrongUse
 
 MANIFEST = "manifest.json"
 
@@ -23,8 +23,12 @@ class Store:
         self.url = url
         try:
             self._fs, self._root = fsspec.core.url_to_fs(url)
-        except (ImportError, ValueError) as error:
-            raise WrongUse(f"{url!r} is no place for checkpoints: {error}") from None
+        except OSError as error:  # some connect at once
+            raise Refused(f"cannot reach {url}: {_words(error)}") from None
+        except Exception as error:  # what an implementation makes of words that it does not take
+            raise WrongUse(
+                f"{url!r} is no place for checkpoints ({_words(error)}): a folder, or a URL such as s3://bucket/boards"
+            ) from None
         self._local = "file" in self._protocols()
 
     def _protocols(self) -> tuple[str, ...]:
@@ -38,6 +42,18 @@ class Store:
         """A folder name that no other checkpoint has; ``at`` in epoch ms. Names sort by time."""
         moment = datetime.fromtimestamp(at / 1000, UTC)
         return posixpath.join(safe(board), f"{moment:%Y%m%dT%H%M%S}.{at % 1000:03d}Z-{secrets.token_hex(3)}")
+
+    def try_to_write(self, board: str) -> None:
+        """Raises ``Refused`` when nothing can be written for a board. Leaves no file."""
+        name = f".{secrets.token_hex(6)}"
+        self.write(safe(board), name, b"")
+        with suppress(Exception):  # it may be allowed to add only; nobody takes this for a checkpoint
+            self._fs.rm_file(self.path(safe(board), name))
+
+    def is_there(self) -> bool:
+        """Whether there is anything at the place."""
+        with self._saying(f"cannot read {self.url}"):
+            return bool(self._fs.exists(self._root))
 
     def write(self, folder: str, name: str, data: bytes) -> None:
         """Write a file. Raises ``Refused`` saying why it cannot."""
@@ -60,6 +76,10 @@ class Store:
         with self._saying(f"cannot read {posixpath.join(folder, name)} in {self.url}"):
             data: bytes = self._fs.cat_file(self.path(folder, name))
             return data
+
+    def boards(self) -> list[str]:
+        """References of the boards that may have checkpoints here."""
+        return [name.replace("~", ":") for name in self._children("")]
 
     def folders(self, board: str | None = None) -> list[str]:
         """Folders that may be checkpoints, oldest first for each board."""
@@ -92,8 +112,16 @@ class Store:
             yield
         except FileNotFoundError:
             raise Refused(f"{what}: it is not there") from None
-        except OSError as error:
-            raise Refused(f"{what}: {error.strerror or error}") from None
+        except MaxboardError:
+            raise
+        except Exception as error:  # every implementation has errors of its own: wrong credentials, not implemented
+            raise Refused(f"{what}: {_words(error)}") from None
+
+
+def _words(error: Exception) -> str:
+    """An error in one line."""
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(words).split())
 
 
 def safe(board: str) -> str:

@@ -15,7 +15,7 @@ import redis
 
 from maxboard.board import scripts
 from maxboard.board.build_scripts import lock_key
-from maxboard.board.client import address, answering, call, connect
+from maxboard.board.client import address, answering, call, connect, explain
 from maxboard.board.registry import BoardEntry, parse_entry
 from maxboard.board.scripts import Command, PrimaryRead
 from maxboard.boards import BoardRef, set_digest
@@ -26,6 +26,8 @@ from maxboard.wire import rfc3339
 
 LEASE_MS = 30_000  # a job that died keeps others away for so long
 RENEW_S = 8.0  # three tries before the lease runs out
+AGAIN_S = 0.1
+TAKEN = "another rebuild may have begun"
 
 
 class Target:
@@ -102,6 +104,7 @@ class Lease:
         self._token = f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())} {time.time_ns() // 1_000_000}"
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self._why = TAKEN  # it was lost
         self.held = False
 
     def __enter__(self) -> Lease:
@@ -115,9 +118,15 @@ class Lease:
 
     def _wait_for(self, holder: str, left: int) -> None:
         """Take over from a job of this machine that is dead; refuse while another one lives."""
-        words = holder.split(" ")
-        if len(words) != 4 or not words[3].isdigit():  # gone meanwhile, or not ours: it runs out
+        if not holder:  # gone meanwhile
+            time.sleep(AGAIN_S)
             return
+        words = holder.split(" ")
+        if len(words) != 4 or not words[3].isdigit():
+            raise Refused(
+                f"the key {self._key!r} of primary {self._target.name!r} is for the lease of a rebuild, but holds "
+                f"something else: look who wrote it, and delete it when no rebuild works there"
+            )
         host, pid, started, since = words
         if host == socket.gethostname() and pid.isdigit() and _started(int(pid)) != started:
             self._say(f"taking over from a rebuild that died (process {pid})")
@@ -150,8 +159,9 @@ class Lease:
                         self.held = _text(client.get(self._key)) == self._token
                         if self.held:
                             client.pexpire(self._key, LEASE_MS)
-                    silent = 0.0
-                except redis.exceptions.RedisError:
+                    silent, self._why = 0.0, TAKEN
+                except redis.exceptions.RedisError as error:
+                    self._why = str(explain(error, self._target.server))
                     silent += RENEW_S
                     self.held = silent * 1000 < LEASE_MS
                 if not self.held:
@@ -161,7 +171,7 @@ class Lease:
         """Raises ``NotYet`` once the lease was lost."""
         if not self.held:
             name = self._target.name
-            raise NotYet(f"lost the lease on primary {name!r}: another rebuild may have begun; run this again")
+            raise NotYet(f"lost the lease on primary {name!r}: {self._why}; then run this again")
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
