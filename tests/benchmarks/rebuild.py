@@ -109,7 +109,7 @@ class Scene:
     def save(self, settings: Settings) -> None:
         """The checkpoint, as of the log's beginning."""
         bounds = LogEdges(settings.kafka).bounds()
-        origin = Origin(self.board.ref, 0, bounds.topic_id, bounds.ends, 0, time.time_ns() // 1_000_000)
+        origin = Origin(self.board.ref, 0, bounds.topics, bounds.ends, 0, time.time_ns() // 1_000_000)
         write(Store(str(self.folder / "checkpoints")), origin, self.board.rows(), EMPTY, True, frozenset())
 
     def produce(self, settings: Settings) -> None:

@@ -26,6 +26,7 @@ from maxboard.rebuild.log_ends import LogBounds
 from maxboard.rebuild.progress import Bars
 from maxboard.rebuild.store import MANIFEST, Store
 
+TOPICS = ("topic-1", "topic-2")
 NOW = wire.instant("2026-10-29T18:00:00Z")
 CONFIG: dict[str, Any] = {
     "kafka": {"bootstrap": "unused:1"},
@@ -44,7 +45,7 @@ def save(
     hidden: frozenset[str] = frozenset(), file_rows: int = 3,
 ) -> Checkpoint:  # fmt: skip
     rows = rows_of(servers_order(list(bests.items())))
-    origin = Origin(ref, 2, "topic-1", {"runs:0": 5}, 3, at)
+    origin = Origin(ref, 2, TOPICS, {"runs:0": 5}, 3, at)
     return checkpoint.write(store, origin, [rows], rows_of(held or {}), is_numeric([rows]), hidden, file_rows=file_rows)
 
 
@@ -160,14 +161,15 @@ def test_a_manifest_that_was_changed_is_refused(tmp_path: Path) -> None:
 
 def test_another_board_definition_or_log_is_refused(tmp_path: Path) -> None:
     saved = save(Store(str(tmp_path)), {"7": 5})
-    saved.check(WEEKLY, "topic-1")
+    saved.check(WEEKLY, TOPICS)
     with pytest.raises(Refused, match="a checkpoint of weekly:2026-W44, not of weekly:2026-W43"):
-        saved.check(BUILT.parse("weekly:2026-W43", NOW), "topic-1")
+        saved.check(BUILT.parse("weekly:2026-W43", NOW), TOPICS)
     other = dataclasses.replace(WEEKLY, board=dataclasses.replace(WEEKLY.board, grace=5))
     with pytest.raises(Refused, match="another definition"):
-        saved.check(other, "topic-1")
-    with pytest.raises(Refused, match="another topic"):
-        saved.check(WEEKLY, "topic-2")
+        saved.check(other, TOPICS)
+    for topics in (("topic-2", TOPICS[1]), (TOPICS[0], "topic-3")):
+        with pytest.raises(Refused, match="another topic"):
+            saved.check(WEEKLY, topics)
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +237,7 @@ def test_whether_it_can_be_written_to_is_tried_without_a_trace(tmp_path: Path) -
 
 
 # ------------------------------------------------------------------------------------------ the one to begin with
-BOUNDS = LogBounds("runs", "topic-1", "topic-2", {0: 0}, {0: 9})
+BOUNDS = LogBounds("runs", *TOPICS, {0: 0}, {0: 9})
 
 
 class Said(Bars):
@@ -258,8 +260,14 @@ def test_older_checkpoints_are_tried_when_the_newest_do_not_fit_and_why_is_said(
     store, said = Store(str(tmp_path)), Said()
     kept = save(store, {"7": 1}, at=NOW)
     later = [
-        checkpoint.write(store, Origin(WEEKLY, 2, topic, {"runs:0": end}, judged, NOW + number), [], rows_of({}), True,
-                         frozenset())
+        checkpoint.write(
+            store,
+            Origin(WEEKLY, 2, (topic, TOPICS[1]), {"runs:0": end}, judged, NOW + number),
+            [],
+            rows_of({}),
+            True,
+            frozenset(),
+        )
         for number, (topic, end, judged) in enumerate([("topic-1", 5, 4), ("topic-1", 10, 3), ("topic-0", 5, 3)], 1)
     ]  # fmt: skip
     damaged = save(store, {"7": 2}, at=NOW + 9)

@@ -12,7 +12,7 @@ from tests.rebuild.test_rows import BOARDS, rows_of, servers_order
 from tests.servers import valkey_server
 
 from maxboard.errors import Refused
-from maxboard.rebuild import rdb, rdb_check
+from maxboard.rebuild import load_file, rdb, rdb_check
 from maxboard.rebuild.rows import Rows
 
 REPLICATION = ("a" * 40, 1)
@@ -91,3 +91,15 @@ def test_both_forms_of_a_member_are_the_same_bytes_for_the_same_rows() -> None:
     numeric = rows_of([("5", 9), ("4", 8)])
     mixed = Rows(numeric.composite, numeric.number, rows_of([("", 0), ("", 0)]).members())
     assert bytes(rdb.members(numeric)) == bytes(rdb.members(mixed))
+
+
+@pytest.mark.parametrize(
+    ("url", "database"),
+    [
+        ("redis://h:1/3", 3), ("redis://h:1?db=4", 4), ("sentinel://a:1,b:2/main/2", 2), ("unix:///s?db=5", 5),
+        ("redis://h:1", 0),
+    ],
+)  # fmt: skip
+def test_a_file_is_for_the_database_of_the_primarys_url(url: str, database: int) -> None:
+    """A server would else start with the boards where nobody looks."""
+    assert load_file.database_of(url) == database

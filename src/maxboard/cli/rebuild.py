@@ -122,6 +122,8 @@ def rebuild(config: Path, /, board: str | None, route: str, primary: str | None,
     if route == "file":
         if board is not None or primary is None:
             raise WrongUse("--route file rebuilds all boards of a primary: name it with --primary, and no board")
+        if given["max_rate"]:
+            raise WrongUse("--max-rate is for --route live: nobody reads a server that loads its file")
         _file(settings, primary, options, given)
         return
     if board is None or primary is not None:

@@ -154,15 +154,15 @@ def _findings(config: Path, settings: Settings) -> Iterator[Finding]:
 
 def _saved(config: Path, settings: Settings, known: facts.Facts) -> dict[str, int | None] | None:
     """The newest checkpoint of each window that the log alone cannot bring back; None: nobody can look."""
-    topic = next((topic for need, topic in known.log.topics if need.role == "runs"), None)
+    ids = {need.role: topic.topic_id for need, topic in known.log.topics if topic is not None}
     refs = preflight.short_windows(settings, known, time.time_ns() // 1_000_000)
-    if topic is None or not refs:
+    if not refs:
         return None
     try:
         from maxboard.rebuild.checkpoint import newest_times
     except ModuleNotFoundError:  # without the extra for rebuilds there are no checkpoints either
         return None
-    return newest_times(place_of(config, settings), refs.values(), topic.topic_id)
+    return newest_times(place_of(config, settings), refs.values(), (ids.get("runs", ""), ids.get("moderation", "")))
 
 
 def _print(found: Iterable[Finding]) -> None:

@@ -49,12 +49,16 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint is of. ``positions``: by partition field; ``moderation``: the position it was judged at."""
+    """What a checkpoint is of. ``positions``: by partition field; ``moderation``: the position it was judged at.
+
+    ``topic_id`` and ``moderation_id`` are Kafka's ids of the topics that the positions are of.
+    """
 
     board: str
     definition: str
     epoch: int
     topic_id: str
+    moderation_id: str
     positions: dict[str, int]
     moderation: int
     members: int
@@ -150,8 +154,11 @@ class Checkpoint:
         """Whether no run could count any more when it was made: then it lacks nothing that came later."""
         return instant(self.manifest.created) >= ref.window.end + ref.board.grace + CLOCKS_MS
 
-    def check(self, ref: BoardRef, topic_id: str, judged: int | None = None) -> None:
-        """Raises ``Refused`` unless it is of this board, definition and log, and was judged at ``judged`` or before."""
+    def check(self, ref: BoardRef, topics: tuple[str, str], judged: int | None = None) -> None:
+        """Raises ``Refused`` unless it is of this board, definition and log, and was judged at ``judged`` or before.
+
+        ``topics``: ids of the topics of runs and moderation.
+        """
         manifest = self.manifest
         if manifest.board != ref.reference:
             raise Refused(f"{self.where} is a checkpoint of {manifest.board}, not of {ref.reference}: name another")
@@ -160,11 +167,12 @@ class Checkpoint:
                 f"{self.where} was made with another definition of {ref.board.name} ({manifest.definition}, now "
                 f"{ref.board.digest}): fold from the log (--from-checkpoint none)"
             )
-        if manifest.topic_id != topic_id:
-            raise Refused(
-                f"{self.where} was made of another topic (id {manifest.topic_id}, now {topic_id}): its positions "
-                f"mean nothing here; fold from the log (--from-checkpoint none)"
-            )
+        for known, now in zip((manifest.topic_id, manifest.moderation_id), topics, strict=True):
+            if known != now:
+                raise Refused(
+                    f"{self.where} was made of another topic (id {known}, now {now}): its positions mean nothing here; "
+                    f"fold from the log (--from-checkpoint none)"
+                )
         if judged is not None and manifest.moderation > judged:
             raise Refused(
                 f"{self.where} was judged at offset {manifest.moderation} of moderation, the primary is at {judged}: "
@@ -174,11 +182,11 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a checkpoint is made of, for its manifest. ``created`` in epoch ms."""
+    """What a checkpoint is made of, for its manifest. ``topics``: as in ``check``; ``created`` in epoch ms."""
 
     ref: BoardRef
     epoch: int
-    topic_id: str
+    topics: tuple[str, str]
     positions: dict[str, int]
     moderation: int
     created: int
@@ -204,7 +212,7 @@ def write(
             origin.ref.reference,
             origin.ref.board.digest,
             origin.epoch,
-            origin.topic_id,
+            *origin.topics,
             dict(origin.positions),
             origin.moderation,
             sum(file.rows for file in files if file.kind == "best"),
@@ -348,14 +356,14 @@ def newest_fitting(
     return None
 
 
-def newest_times(url: str, refs: Iterable[BoardRef], topic_id: str) -> dict[str, int | None]:
+def newest_times(url: str, refs: Iterable[BoardRef], topics: tuple[str, str]) -> dict[str, int | None]:
     """When the newest checkpoint of each board was begun, epoch ms; None: there is none, or not of this log."""
     found: dict[str, int | None] = {}
     for ref in refs:
         found[ref.reference] = None
         with contextlib.suppress(MaxboardError):
             newest = find(url, ref.reference)
-            newest.check(ref, topic_id)
+            newest.check(ref, topics)
             found[ref.reference] = instant(newest.manifest.created)
     return found
 

@@ -110,7 +110,7 @@ def base_of(place: Place, ref: BoardRef, bounds: LogBounds, bars: Bars, judged: 
     """
 
     def fits(found: Checkpoint) -> None:
-        found.check(ref, bounds.topic_id, judged)
+        found.check(ref, bounds.topics, judged)
         tail(bounds, found.manifest.positions, found.closed(ref))
 
     return newest_fitting(place, ref.reference, fits, bars.say)

@@ -46,7 +46,7 @@ class LiveKeys:
             if cursor == b"0":
                 return
             if max_rate and (early := done / max_rate - (time.monotonic() - began)) > 0:
-                time.sleep(min(early, 1.0))
+                time.sleep(early)
 
     def values(self, key: str, members: Sequence[str]) -> list[str | None]:
         """The text of each member's value; None: it is not there."""

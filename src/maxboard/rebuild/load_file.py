@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from maxboard.board.client import address
+from maxboard.board.client import address, connect
 from maxboard.board.registry import MODERATION, LogEntry, parse_entry
 from maxboard.boards import Boards, set_digest
 from maxboard.config import Settings
@@ -197,12 +197,17 @@ def _epochs(on: Target) -> dict[str, int]:
     return {name: entry.epoch for name, entry in entries.items() if entry is not None}
 
 
+def database_of(url: str) -> int:
+    """The database that a server's URL names, 0 if none. Asks nobody."""
+    return int(connect(url).connection_pool.connection_kwargs.get("db") or 0)
+
+
 def _write(
     settings: Settings, primary: str, path: Path, fold: Fold, epochs: Mapping[str, int], report: Report, now: int
 ) -> dict[tuple[str, str], int]:
     """Members by reference and side."""
     keys, boards = Keys(settings.prefix), settings.build()
-    database = int(urlsplit(settings.primaries[primary].url).path.strip("/") or 0) if _plain(settings, primary) else 0
+    database = database_of(settings.primaries[primary].url)
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = rdb.Writer(path, (secrets.token_hex(20), FIRST_OFFSET), database)
     counts: dict[tuple[str, str], int] = {}

@@ -43,6 +43,11 @@ class LogBounds:
     end: Mapping[int, int]
 
     @property
+    def topics(self) -> tuple[str, str]:
+        """Ids of the topics of runs and moderation."""
+        return self.topic_id, self.moderation_id
+
+    @property
     def ends(self) -> dict[str, int]:
         """Ends by partition field."""
         return {runs_field(partition): end for partition, end in self.end.items()}

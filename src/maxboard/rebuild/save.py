@@ -54,7 +54,7 @@ def save(settings: Settings, ref: BoardRef, url: str, options: Options, bars: Ba
         bases = {} if base is None else {ref.reference: base}
         fold = folder.fold([ref], history, history.position, bounds, bases, applied(on, bounds))
         board = fold.boards[ref.reference]
-        origin = Origin(ref, _epoch(on, ref), bounds.topic_id, fold.positions, fold.judged, now)
+        origin = Origin(ref, _epoch(on, ref), bounds.topics, fold.positions, fold.judged, now)
         with bars.phase("write", board.most(), "members") as report:
             made = write(
                 store,

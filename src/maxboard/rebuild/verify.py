@@ -11,6 +11,7 @@ are due (``lb:due``), are left to the next run: their bests may fall and come ba
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,6 +102,7 @@ class Verifier:
         self.moderation = ModerationLog(settings.kafka)
         self.history = self.moderation.history
         self._tails = 0
+        self._lot = random.getrandbits(32)  # a sample of every night is another one
         self._judged_now = 0
         self._least: dict[tuple[str, str], int | None] = {}  # of the differences, by key and member
 
@@ -228,7 +230,7 @@ class Verifier:
         drawn = pl.DataFrame(schema={"member": pl.String, "least": pl.Int64, "draw": pl.UInt64})
         wanted = [drawn.drop("draw")]
         for number, frame in enumerate(expected):
-            lots = frame.with_columns(pl.int_range(pl.len()).hash(number).alias("draw"))
+            lots = frame.with_columns(pl.int_range(pl.len()).hash(self._lot + number).alias("draw"))
             drawn = pl.concat([drawn, lots]).sort("draw").head(count)
             wanted.append(frame.join(chosen, on="member", how="semi"))
         least = pl.concat([drawn.drop("draw"), *wanted]).unique("member")
