@@ -27,6 +27,8 @@ NAMES: dict[str, str] = {
     "one-server-twice": "two primaries are one server",
     "definitions": "other board definitions are in force, or none",
     "needs-rebuild": "a board misses something that reading on cannot bring",
+    "rebuild-left": "a rebuild died and nobody cleaned up after it",
+    "players-due": "players whose best a verdict took are not back yet",
     "log-identity": "positions belong to another topic",
     "kafka-unreachable": "no broker answers",
     "brokers": "a single broker",
@@ -122,12 +124,29 @@ def one_server_twice(servers: Iterable[ServerFacts]) -> list[Finding]:
     return found
 
 
+def left(subject: str, builds: Iterable[str], rebuilding: bool, switched_off: bool, due: int) -> list[Finding]:
+    """What a rebuild that died, and a verdict, have left on a primary. ``builds``: boards that a build is named for."""
+    found, names = [], sorted(builds)
+    if not rebuilding and (names or switched_off):
+        text = f"has what a rebuild that died has left{': ' if names else ''}{', '.join(names)}"
+        lost = "every write to these boards is done twice" if names else ""
+        lost += (" and " if names else "") + "the server takes no snapshots" if switched_off else ""
+        mend = f"maxboard rebuild {names[0] if names else 'BOARD'}, which also cleans up"
+        found.append(warning("rebuild-left", subject, text, lost, mend))
+    if due:
+        text = f"has {due:,} player{'' if due == 1 else 's'} whose best a verdict took, and who are not back yet"
+        mend = "wait, while appliers run; for long: /healthz of the applier says why"
+        found.append(warning("players-due", subject, text, "they are missing on their boards", mend))
+    return found
+
+
 def definitions(subject: str, known: str, wanted: str, broken: Iterable[str]) -> list[Finding]:
     """Definitions in force on a primary (digests of all of its boards) and its boards that need a rebuild."""
     found = []
     if not known:
-        lost = "nothing yet; an applier would put its own in force"
-        found.append(warning("definitions", subject, "knows no board definitions yet", lost, "maxboard init"))
+        lost = "it is new, or it was emptied: then its boards are gone until appliers have read the log again"
+        mend = "maxboard init, then maxboard apply"
+        found.append(warning("definitions", subject, "knows no board definitions", lost, mend))
     elif known != wanted:
         text = f"holds other board definitions ({known}) than the configuration ({wanted})"
         lost = "appliers with this configuration stop"

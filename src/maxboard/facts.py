@@ -14,6 +14,7 @@ from typing import Any
 import redis
 
 from maxboard.board import scripts
+from maxboard.board.build_scripts import lock_key, settings_key
 from maxboard.board.client import address, answering, call, connect
 from maxboard.board.scripts import PrimaryRead
 from maxboard.board.sentinel import replicas as replicas_of
@@ -37,6 +38,8 @@ class Server:
     primary: str  # its name, also for a replica of it
     held: PrimaryRead | None = None
     error: str = ""
+    rebuilding: bool = False  # a rebuild holds its lease
+    switched_off: bool = False  # settings of the server are other ones while a rebuild loads
 
 
 @dataclass(frozen=True)
@@ -155,8 +158,9 @@ def _held(facts: ServerFacts, name: str, client: redis.Redis, keys: Keys) -> Ser
     try:
         with answering(f"{facts.subject} at {facts.address}"):
             read = scripts.parse_primary(call(client, scripts.read_primary(keys)))
+            rebuilding, off = (bool(client.exists(key)) for key in (lock_key(keys), settings_key(keys)))
     except MaxboardError as error:
         return Server(facts, name, error=str(error))
     members = sum(count for _, count in read.keys.values())
     known = {field: getattr(facts, field) for field in ("info", "config", "skew")}
-    return Server(ServerFacts(facts.subject, facts.address, members=members, **known), name, read)
+    return Server(ServerFacts(facts.subject, facts.address, members=members, **known), name, read, "", rebuilding, off)

@@ -95,6 +95,9 @@ def _held(settings: Settings, server: Server, runs: TopicFacts | None) -> Iterat
     wanted = settings.build().definitions(server.primary)
     known = read.registry.get("@", "")
     yield from checks.definitions(subject, known, set_digest(wanted) if wanted else known, _broken(settings, server))
+    entries = {name: parse_entry(value) for name, value in read.registry.items() if not name.startswith("@")}
+    builds = [name for name, entry in entries.items() if entry is not None and entry.build != "-"]
+    yield from checks.left(subject, builds, server.rebuilding, server.switched_off, read.due)
     yield from log_checks.log_identity(subject, read.log.runs_topic, runs)
 
 

@@ -115,6 +115,29 @@ def test_a_board_of_another_definition_does_not_come_back(game: Game) -> None:
     assert states(game) == {"weekly": "live", "alltime": "needs-rebuild"}
 
 
+def test_a_due_player_gets_what_a_cut_log_has_by_the_flag_alone(game: Game) -> None:
+    """Without it the board that they were on waits, and says so; beside other appliers the flag is refused at once."""
+    game.produce(2000)
+    game.must("apply", "--until-caught-up")
+    before = alltime(game)
+    trim(game, dict.fromkeys(range(4), 100))
+    player = max(before)
+    with redis.Redis.from_url(game.settings.primaries["alltime"].url) as server:
+        server.hset(f"{game.name}:due", player, "reject 0 ")
+        with game.applier():
+            group = admin(game)
+            eventually(
+                lambda: bool(group.describe_consumer_groups([game.name])[game.name].result().members), "it is in", 20
+            )
+            refused = game.run("apply", TRIMMED)
+            assert (refused.returncode, "has 1 member: end its other appliers" in refused.stderr) == (1, True), refused
+            assert server.hexists(f"{game.name}:due", player)
+        done = game.run("apply", "--until-caught-up", TRIMMED, timeout=40)
+        assert (done.returncode, "1 player whose best a verdict took" in done.stderr) == (0, True), done.stderr
+        assert not server.exists(f"{game.name}:due")
+    assert alltime(game) == before  # a put-back raises only
+
+
 def test_a_complete_log_has_nothing_to_accept(game: Game) -> None:
     """The flag changes nothing where nothing is missing."""
     game.produce(500)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -207,3 +208,25 @@ def test_processes_that_read_the_log_are_not_waited_for_when_it_is_told_to_end(t
         began = time.monotonic()
         assert job.wait(20) == 143, job.stderr
         assert time.monotonic() - began < 10
+
+
+def test_check_names_what_a_dead_rebuild_left_and_who_is_due(one: Scene) -> None:
+    """Nobody else would say it: writes are doubled, and the server takes no snapshots."""
+    one.produce(("1", 5))
+    one.apply()
+
+    def found() -> dict[str, str]:
+        rows = [json.loads(line) for line in one.run("check", "--json").stdout.splitlines()]
+        return {row["name"]: row["text"] + " " + row["mend"] for row in rows}
+
+    assert not {"rebuild-left", "players-due"} & set(found())
+    stored: Any = one.client.hget("lb:boards", WEEKLY)
+    entry = stored.decode()
+    one.client.hset("lb:boards", WEEKLY, entry.replace(" - 0", " b1 0"))
+    one.client.hset("lb:build:settings", "save", "3600 1")
+    one.client.hset("lb:due", "1", "erase 0 ")
+    said = found()
+    assert f"maxboard rebuild {WEEKLY}" in said["rebuild-left"]
+    assert said["players-due"].startswith("has 1 player whose best")
+    one.client.set("lb:build", "a rebuild that works")
+    assert "rebuild-left" not in found()

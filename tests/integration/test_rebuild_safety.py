@@ -121,11 +121,49 @@ def test_another_log_takes_no_board_away(one: Scene, change: Callable[[Scene], N
     one.apply()
     before = one.board()
     change(one)
-    for words in (("rebuild", WEEKLY, "--plan"), ("rebuild", WEEKLY, "--yes"), ("verify", WEEKLY, "--repair")):
+    file = str(one.path.parent / "dump.rdb")
+    for words in (
+        ("rebuild", WEEKLY, "--plan"),
+        ("rebuild", WEEKLY, "--yes"),
+        ("rebuild", "--primary", "one", "--route", "file", "--out", file, "--yes"),
+        ("verify", WEEKLY, "--repair"),
+        ("checkpoint", WEEKLY, "--keep", "1"),
+    ):
         done = one.run(*words, "--work", str(one.work))
         assert (done.returncode, text in done.stderr.decode()) == (1, True), (words, done.stdout, done.stderr)
         assert one.board() == before
         assert one.leftovers() == []
+
+
+def test_an_erasure_needs_a_cut_log_only_since_then(one: Scene) -> None:
+    """Nothing of the player counts from before: checkpoint, rebuild and verify go on as the appliers do."""
+    one.produce(("1", 800), ("2", 700))
+    first = one.must("checkpoint", WEEKLY, "--json", "--work", str(one.work))
+    one.apply()
+    one.trim()
+    one.produce(*((str(n), n) for n in range(20, 60)))
+    one.decide("erase", "2")
+    one.produce(("2", 33))
+    one.apply()
+    before = one.board()
+    assert len(before[""]) == 42
+    assert one.rebuild()["checkpoint"] == first["where"]
+    assert one.board() == before
+    one.verify()
+    assert one.must("checkpoint", WEEKLY, "--json", "--work", str(one.work))["members"] == 42
+
+
+def test_a_checkpoint_at_a_new_place_begins_with_the_newest_at_the_usual_one(one: Scene, tmp_path: Path) -> None:
+    """The log may not have all of it any more."""
+    one.produce(("1", 800), ("2", 700))
+    one.must("checkpoint", WEEKLY, "--work", str(one.work))
+    one.apply()
+    one.trim()
+    one.produce(("3", 5))
+    made = one.must("checkpoint", WEEKLY, "--to", str(tmp_path / "new"), "--json", "--work", str(one.work))
+    assert made["members"] == 3
+    done = one.run("checkpoint", WEEKLY, "--to", "", "--work", str(one.work))
+    assert (done.returncode, b"--to is empty" in done.stderr) == (2, True)
 
 
 def test_an_emptied_primary_takes_another_log(one: Scene) -> None:

@@ -42,10 +42,10 @@ WEEKLY, LAPS = BUILT.parse("weekly:2026-W44", NOW), BUILT.parse("laps", NOW)
 
 def save(
     store: Store, bests: dict[str, int], held: dict[str, int] | None = None, ref: BoardRef = WEEKLY, at: int = NOW,
-    hidden: frozenset[str] = frozenset(), file_rows: int = 3,
+    hidden: frozenset[str] = frozenset(), file_rows: int = 3, topics: tuple[str, str] = TOPICS,
 ) -> Checkpoint:  # fmt: skip
     rows = rows_of(servers_order(list(bests.items())))
-    origin = Origin(ref, 2, TOPICS, {"runs:0": 5}, 3, at)
+    origin = Origin(ref, 2, topics, {"runs:0": 5}, 3, at)
     return checkpoint.write(store, origin, [rows], rows_of(held or {}), is_numeric([rows]), hidden, file_rows=file_rows)
 
 
@@ -110,6 +110,16 @@ def test_the_newest_is_found_and_old_ones_are_pruned(store: Store) -> None:
     assert len(checkpoint.prune(store, WEEKLY.reference, 2)) == 2
     assert [one.manifest.created[-4:] for one in checkpoint.listed(store, WEEKLY.reference)] == ["002Z", "003Z"]
     assert len(checkpoint.listed(store)) == 3
+
+
+def test_checkpoints_of_another_log_and_damaged_ones_are_not_pruned(store: Store) -> None:
+    """After a topic was created anew they may be all that is left of a board."""
+    old = [save(store, {"7": number}, at=NOW + number, topics=("topic-0", TOPICS[1])) for number in range(2)]
+    new = [save(store, {"7": 5}, at=NOW + 10 + number) for number in range(3)]
+    store.write(new[0].folder, "manifest.json", b"{}")
+    assert checkpoint.prune(store, WEEKLY.reference, 1) == [new[1].folder]
+    left = [folder for folder in store.folders(WEEKLY.reference) if store.complete(folder)]
+    assert left == [old[0].folder, old[1].folder, new[0].folder, new[2].folder]
 
 
 def test_without_its_manifest_it_is_not_there(store: Store) -> None:

@@ -33,6 +33,11 @@ def lock_key(keys: Keys) -> str:
     return f"{keys.prefix}:build"
 
 
+def settings_key(keys: Keys) -> str:
+    """Hash: settings of the server that are off while a rebuild loads, as they were."""
+    return f"{lock_key(keys)}:settings"
+
+
 def begin_build(keys: Keys, definitions: str, ref: BoardRef, build: str) -> Command:
     """Name a build in the registry; drop what an abandoned one left."""
     names = (keys.log, keys.boards, keys.board(ref.reference))

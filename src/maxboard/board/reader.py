@@ -186,7 +186,13 @@ def _needs_rebuild(ref: BoardRef) -> str:
 
 
 def unreadable(ref: BoardRef) -> BoardNotLive:
-    return BoardNotLive(Answer(ref, "needs-rebuild", 0, {}, None, None), _needs_rebuild(ref))
+    """For a board with a value in sight that no run gives."""
+    name = ref.reference
+    text = (
+        f"board {name} has a value that is no score of it: maxboard verify {name} --repair, or maxboard rebuild {name} "
+        f"(or this configuration is not the one in force: see maxboard check)"
+    )
+    return BoardNotLive(Answer(ref, "needs-rebuild", 0, {}, None, None), text)
 
 
 def answer_of(ref: BoardRef, read: BoardRead, now: int) -> Answer:

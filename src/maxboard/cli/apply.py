@@ -217,10 +217,11 @@ def _accept(settings: Settings, options: Options) -> None:
     used = settings.build().by_primary
     names = [options.primary] if options.primary else [name for name in settings.primaries if name in used]
     done: list[str] = []
+    group = accept.group_of(settings, options.primary)
     if options.accept_new_topic:
-        done += accept.new_topic(settings, accept.group_of(settings, options.primary), names)
+        done += accept.new_topic(settings, group, names)
     if options.accept_trimmed_log:
-        done += accept.trimmed_log(settings, names)
+        done += accept.trimmed_log(settings, group, names)
     for text in done or ["there was nothing to accept; start without the flag"]:
         click.echo(f"maxboard: {text}", err=True)
 

@@ -38,7 +38,8 @@ COLUMNS = (
     "--from-checkpoint",
     default=None,
     metavar="URL",
-    help="Begin with the newest of the board there; none: the log. Default: the newest in --to that fits.",
+    help="Begin with the newest of the board there; none: the log. Default: the newest in --to that fits, "
+    "else in `checkpoints` of the configuration.",
 )
 @click.option("--keep", type=click.IntRange(1), default=None, metavar="N", help="Remove all but the newest N of BOARD.")
 @click.option("--json", "as_json", is_flag=True, help="JSON: one object.")
@@ -52,16 +53,21 @@ def checkpoint(config: Path, /, board: str, url: str | None, keep: int | None, a
 
     Needs Kafka, not the primary. It is visible once it is complete.
     """
-    from maxboard.rebuild.checkpoint import prune
+    from maxboard.errors import WrongUse
+    from maxboard.rebuild.checkpoint import Place, prune
     from maxboard.rebuild.progress import Bars
     from maxboard.rebuild.save import Options, save
 
     settings, now = load(config), time.time_ns() // 1_000_000
     ref = settings.build().parse(board, now)
-    url, base = url or place_of(config, settings), given["from_checkpoint"]
+    if url == "":
+        raise WrongUse("--to is empty: name a folder or a URL, or leave it out")
+    usual, base = place_of(config, settings), given["from_checkpoint"]
+    url = url or usual
     options = Options(
         given["work"] or Path(tempfile.gettempdir()),
         None if base is None else base_option(config, settings, base),
+        Place(usual, named=False),
         given["jobs"],
         given["accept_trimmed_log"],
     )

@@ -95,5 +95,7 @@ def _words(ref: BoardRef, difference: Difference) -> str:
     where = f" in {difference.side[1:]}" if difference.side else ""
     seen = "nothing" if difference.seen is None else difference.seen
     allowed = "nothing" if difference.most is None else f"{difference.most} (score {ref.score(difference.most)})"
+    if difference.kind == "hidden_present":
+        allowed = "that it is banned"
     member = render.safe(difference.member)
     return f"{difference.kind.replace('_', ' ')}: {member}{where} is {seen}, the log says {allowed}"

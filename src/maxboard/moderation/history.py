@@ -100,6 +100,10 @@ class History:
         """The last event of a player below a position."""
         return max(self.entries(player, upto), default=None, key=lambda entry: entry.offset)
 
+    def erased(self, player: str, upto: int) -> int:
+        """Record time (epoch ms) of the last erasure of a player below a position: runs from before do not count."""
+        return max((entry.time for entry in self.entries(player, upto) if entry.event.type == "erase"), default=0)
+
     def verdicts(self, upto: int) -> int:
         """The offset after the last accept, reject or erase below a position; 0: there is none."""
         entries = (entry for player in self.players for entry in self.entries(player, upto))

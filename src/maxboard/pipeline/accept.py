@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from maxboard.board import scripts
@@ -71,14 +71,19 @@ def new_topic(settings: Settings, group: str, primaries: Iterable[str]) -> list[
     return done
 
 
-def trimmed_log(settings: Settings, primaries: Iterable[str]) -> list[str]:
+def trimmed_log(settings: Settings, group: str, primaries: Iterable[str]) -> list[str]:
     """Take what the log has for all there ever was. Returns what was done, for people.
 
     A primary that lacks what is gone starts at the log's beginning. Boards that were marked needs-rebuild because
-    the log did not reach back get what it has on top of what they hold, and count as whole then.
+    the log did not reach back get what it has on top of what they hold, and count as whole then. Due players are put
+    back by the appliers that start now. Raises ``Refused`` while the group has members: those know of no decision.
     """
+    _alone(settings, group)
     log, done = look(settings), []
     for name in primaries:
+        if due := _due(settings, name):
+            players = f"{due} player{'' if due == 1 else 's'} whose best a verdict took"
+            done.append(f"primary {name!r}: {players} will be put back with what the log has")
         found = _accept(settings, name, "trimmed", log)
         if found.changed:
             boards = f"; whole by decision once that is read: {', '.join(found.boards)}" if found.boards else ""
@@ -105,7 +110,34 @@ def _accept(settings: Settings, name: str, mode: Mode, log: Log) -> scripts.Acce
     return found
 
 
+def _due(settings: Settings, name: str) -> int:
+    url = settings.primaries[name].url
+    with connect(url) as client, answering(f"primary {name!r} at {address(url)}"):
+        return scripts.parse_primary(call(client, scripts.read_primary(Keys(settings.prefix)))).due
+
+
 # ------------------------------------------------------------------------------------------- the group
+def _alone(settings: Settings, group: str) -> None:
+    """Raises ``Refused`` when a group has members; one that was killed has left after its session."""
+    admin = AdminClient(properties(settings.kafka, {}, {}), logger=LOGGER)
+    deadline = time.monotonic() + GROUP_S
+    while True:
+        try:
+            members = admin.describe_consumer_groups([group], request_timeout=ASK_S)[group].result().members
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return
+            raise error_of(error.args[0], settings.kafka, settings.kafka.topics.runs) from None
+        if not members:
+            return
+        if time.monotonic() > deadline:
+            raise Refused(
+                f"group {group!r} has {len(members)} member{'' if len(members) == 1 else 's'}: end its other appliers, "
+                f"then start again with --accept-trimmed-log"
+            )
+        time.sleep(LOOK_S)
+
+
 def _reset_group(settings: Settings, group: str, log: Log) -> bool:
     """Put offsets past a topic's end at its beginning; those that only seem right fall back with the primaries."""
     topics = settings.kafka.topics

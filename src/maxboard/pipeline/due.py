@@ -138,8 +138,7 @@ class DuePlayers:
         the same millisecond does, and may be gone.
         """
         needed = earliest_needed(self._boards.by_primary.get(job.primary, []), self._clock.now()) or 0
-        entries = self._judge.history.entries(job.player, judged)
-        erased = max((entry.time for entry in entries if entry.event.type == "erase"), default=0)
+        erased = self._judge.history.erased(job.player, judged)
         if not begins or begins < max(needed, erased) or self.accept_trimmed:
             return True
         self._troubles[job.primary] = (

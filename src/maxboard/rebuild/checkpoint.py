@@ -369,17 +369,30 @@ def newest_times(url: str, refs: Iterable[BoardRef], topics: tuple[str, str]) ->
 
 
 def prune(store: Store, board: str, keep: int) -> list[str]:
-    """Remove all but the newest ``keep`` checkpoints of a board; also unfinished ones, once they are a day older."""
+    """Remove all but the newest ``keep`` checkpoints of a board; also unfinished ones, once they are a day older.
+
+    Those of another log than the newest, and damaged ones, stay: they may be all that is left of a board.
+    """
     folders = store.folders(board)
     complete = [folder for folder in folders if store.complete(folder)]
-    kept = complete[-keep:]
-    if not kept:
+    if not complete:
         return []
-    dead = _moment(kept[-1]) - UNFINISHED
-    gone = [f for f in folders if f not in kept and (f in complete or _moment(f) < dead)]
+    logs = {folder: _log_of(store, folder) for folder in complete}
+    same = [folder for folder in complete if logs[folder] and logs[folder] == logs[complete[-1]]]
+    dead = _moment(complete[-1]) - UNFINISHED
+    gone = [*same[:-keep], *(f for f in folders if f not in complete and _moment(f) < dead)]
     for folder in gone:
         store.remove(folder)
     return gone
+
+
+def _log_of(store: Store, folder: str) -> tuple[str, str] | None:
+    """The ids of the topics that a checkpoint was made of; None: nobody can tell."""
+    try:
+        manifest = _open(store, folder).manifest
+    except MaxboardError:
+        return None
+    return manifest.topic_id, manifest.moderation_id
 
 
 def _moment(folder: str) -> datetime:

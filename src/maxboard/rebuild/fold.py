@@ -102,8 +102,13 @@ class Folder:
         pieces = self._scan("tail", plan, references, history, judged, None)
         again = {name: unusable_players(base, history, judged) for name, base in bases.items()}
         players = frozenset[str]().union(*again.values())
-        if players:
-            pieces += self._scan_players(bounds, needed, references, history, judged, players, applied or {})
+        erased = {player: at for player in players if (at := history.erased(player, judged))}
+        if rest := players - erased.keys():
+            pieces += self._scan_players("again", bounds, needed, references, history, judged, rest, applied or {})
+        if erased:  # nothing counts from before; what has the very time of an erasure does
+            since = max(min(erased.values()) - 1, needed or 0)
+            some = frozenset(erased)
+            pieces += self._scan_players("erased", bounds, since, references, history, judged, some, applied or {})
         self.edges.still_there(bounds, plan)
         boards = self._boards_of(refs, pieces, bases, again, history, judged, now)
         records = sum(stretch.end - stretch.start for stretch in plan)
@@ -163,6 +168,7 @@ class Folder:
     # ------------------------------------------------------------------ scanning
     def _scan_players(
         self,
+        name: str,
         bounds: LogBounds,
         needed: int | None,
         references: frozenset[str] | None,
@@ -170,15 +176,14 @@ class Folder:
         judged: int,
         players: frozenset[str],
         applied: Mapping[str, LogEntry],
-        name: str = "again",
     ) -> list[Piece]:
         try:
             plan = self.edges.whole(bounds, needed, applied, self._accept_trimmed)
         except Refused as error:
             some = ", ".join(sorted(players)[:NAMED]) + (" …" if len(players) > NAMED else "")
             raise Refused(
-                f"{len(players)} players with a reject or erase after the checkpoint must be folded from the log's "
-                f"beginning ({some}), but {error}"
+                f"{len(players)} players with a reject or erase after the checkpoint must be folded from the log "
+                f"({some}), but {error}. With that flag these players, and nobody else, get what the log still has"
             ) from None
         return self._scan(name, plan, references, history, judged, players)
 

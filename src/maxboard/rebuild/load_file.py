@@ -26,7 +26,7 @@ from maxboard.rebuild import preflight, rdb, rdb_check
 from maxboard.rebuild.board_fold import BoardFold
 from maxboard.rebuild.checkpoint import Checkpoint, Place, boards_in
 from maxboard.rebuild.fold import Fold, Folder, fold_folder, window_is_over
-from maxboard.rebuild.live import Options, base_of
+from maxboard.rebuild.live import Options, base_of, check_log
 from maxboard.rebuild.log_ends import LogBounds
 from maxboard.rebuild.members import Members
 from maxboard.rebuild.moderation_log import read_history
@@ -59,9 +59,12 @@ def plan(settings: Settings, primary: str, options: Options, out: Path | None, n
     with target(settings, primary) as on:
         preflight.check_topics(on)
         folder = _folder(settings, primary, options, Bars(quiet=True))
+        log = preflight.log_of(on)
         bounds = folder.edges.bounds()
+        if log is not None:
+            check_log(on, log, bounds)
         bases = _bases(settings, primary, options.checkpoint, bounds, now, Bars(quiet=True))
-        known = preflight.applied(on, bounds)
+        known = preflight.applied(log, bounds)
         return _plan(on, options, folder, bounds, bases, known, _path(settings, primary, out), now)
 
 
@@ -147,9 +150,12 @@ def write(settings: Settings, primary: str, options: Options, out: Path | None, 
         preflight.check_topics(on)
         folder = _folder(settings, primary, options, bars)
         history = read_history(settings.kafka)
+        log = preflight.log_of(on)
         bounds = folder.edges.bounds(bars.say)
+        if log is not None:
+            check_log(on, log, bounds)
         bases = _bases(settings, primary, options.checkpoint, bounds, now, bars, history.position)
-        known = preflight.applied(on, bounds)
+        known = preflight.applied(log, bounds)
         looked = _plan(on, options, folder, bounds, bases, known, path, now)
         if looked.problems:
             raise Refused(looked.problems[0])

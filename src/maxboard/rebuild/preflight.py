@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maxboard.board.checks import size
-from maxboard.board.registry import LogEntry
+from maxboard.board.registry import LogEntry, LogState
 from maxboard.errors import MaxboardError, NotYet, Refused
 from maxboard.log.admin import TopicAdmin
 from maxboard.rebuild.log_ends import LogBounds
@@ -148,13 +148,17 @@ def _replicas(found: Plan, target: Target) -> None:
         found.problems.append(f"{target.server} is copying itself to {', '.join(away)}: wait until that is over")
 
 
-def applied(target: Target, bounds: LogBounds) -> dict[str, LogEntry]:
-    """What a primary says of the partitions of this log; one that is gone, or has another log, says nothing."""
+def log_of(target: Target) -> LogState | None:
+    """What a primary says of its log; None: it is away."""
     try:
-        log = target.read().log
+        return target.read().log
     except MaxboardError:
-        return {}
-    return log.entries if log.runs_topic == bounds.topic_id else {}
+        return None
+
+
+def applied(log: LogState | None, bounds: LogBounds) -> dict[str, LogEntry]:
+    """What a primary says of the partitions of this log; one that is away, or knows no log, says nothing."""
+    return log.entries if log is not None and log.runs_topic == bounds.topic_id else {}
 
 
 def check_topics(target: Target) -> None:

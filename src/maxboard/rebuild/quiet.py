@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import redis
 
+from maxboard.board.build_scripts import settings_key
 from maxboard.board.client import answering, explain
 from maxboard.board.registry import text
 from maxboard.errors import MaxboardError
@@ -24,7 +25,7 @@ RUN_ID, ADDRESS = "run_id", "address"  # beside the settings: of which server th
 
 
 def _key(target: Target) -> str:
-    return f"{target.keys.prefix}:build:settings"
+    return settings_key(target.keys)
 
 
 @contextmanager

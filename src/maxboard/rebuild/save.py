@@ -10,11 +10,11 @@ from maxboard.boards import BoardRef
 from maxboard.config import Settings
 from maxboard.errors import MaxboardError, Refused
 from maxboard.rebuild.board_fold import BoardFold
-from maxboard.rebuild.checkpoint import Checkpoint, Origin, Place, is_numeric, write
+from maxboard.rebuild.checkpoint import LOG, Checkpoint, Origin, Place, is_numeric, write
 from maxboard.rebuild.fold import Folder, fold_folder, window_is_over
-from maxboard.rebuild.live import base_of
+from maxboard.rebuild.live import base_of, check_log
 from maxboard.rebuild.moderation_log import read_history
-from maxboard.rebuild.preflight import applied, check_topics
+from maxboard.rebuild.preflight import applied, check_topics, log_of
 from maxboard.rebuild.progress import Bars, Report
 from maxboard.rebuild.rows import EMPTY, Rows
 from maxboard.rebuild.store import Store
@@ -23,10 +23,11 @@ from maxboard.rebuild.target import Target
 
 @dataclass(frozen=True)
 class Options:
-    """``base``: the checkpoint to begin with; None: the newest where this one is saved, if it fits."""
+    """``base``: the checkpoint to begin with; None: the newest where this one is saved, if it fits, else ``usual``."""
 
     work: Path
     base: Place | None = None
+    usual: Place = LOG
     jobs: int = 0
     accept_trimmed: bool = False
 
@@ -49,10 +50,15 @@ def save(settings: Settings, ref: BoardRef, url: str, options: Options, bars: Ba
         )
         store.try_to_write(ref.reference)
         history = read_history(settings.kafka)
+        log = log_of(on)
         bounds = folder.edges.bounds(bars.say)
+        if log is not None:
+            check_log(on, log, bounds)
         base = base_of(options.base or Place(url, named=False), ref, bounds, bars, history.position)
+        if base is None and options.base is None and options.usual.url != url:
+            base = base_of(options.usual, ref, bounds, bars, history.position)
         bases = {} if base is None else {ref.reference: base}
-        fold = folder.fold([ref], history, history.position, bounds, bases, applied(on, bounds))
+        fold = folder.fold([ref], history, history.position, bounds, bases, applied(log, bounds))
         board = fold.boards[ref.reference]
         origin = Origin(ref, _epoch(on, ref), bounds.topics, fold.positions, fold.judged, now)
         with bars.phase("write", board.most(), "members") as report:
