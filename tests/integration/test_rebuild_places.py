@@ -147,6 +147,7 @@ def test_a_partition_that_was_emptied_before_a_window_began_is_no_hole(one: Scen
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_a_rebuild_that_is_told_to_end_puts_everything_back(one: Scene, number: signal.Signals, code: int) -> None:
     one.client.config_set("save", "3600 1")
+    usual = signal.signal(number, signal.SIG_DFL)  # what is ignored here, as under nohup, is ignored by the job too
     try:
         one.produce(*((str(n), n) for n in range(800)))
         one.apply()
@@ -163,6 +164,7 @@ def test_a_rebuild_that_is_told_to_end_puts_everything_back(one: Scene, number: 
         one.rebuild()  # goes on with what was read
         assert (one.board(), one.leftovers()) == (one.oracle(), [])
     finally:
+        signal.signal(number, usual)
         one.client.config_set("save", "")
 
 

@@ -34,6 +34,7 @@ def page(browser: Any, url: str, width: int = 1280, height: int = 900, **options
     context = browser.new_context(viewport={"width": width, "height": height}, **options)
     found, wrong = context.new_page(), list[str]()
     found.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    found.on("response", lambda answer: wrong.append(f"{answer.status} {answer.url}") if answer.status >= 500 else None)
     found.on("pageerror", lambda error: wrong.append(str(error)))
     origin = url.partition("/#")[0]
     found.on("request", lambda asked: None if asked.url.startswith(origin) else wrong.append(f"asks {asked.url}"))

@@ -28,6 +28,8 @@ def served(own_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with serving(configure(own_stack, tmp_path_factory.mktemp("page"))) as found, Client(found.url) as client:
         client.submit_many([run(number, f"player-{number:02d}", 1000 * number) for number in range(1, 31)])
         eventually(lambda: client.count("weekly").members >= 30, "the board is filled")
+        names = [f"player-{number:02d}" for number in range(1, 31)]  # the page shows the last moves alone
+        eventually(lambda: all(client.changes("weekly", name).changes for name in names), "their moves are said", 20)
         yield found
 
 

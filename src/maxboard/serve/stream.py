@@ -34,6 +34,7 @@ from maxboard.wire import rfc3339
 
 LOOK_S = 0.1  # between two looks at a watched board
 PULSE_S = 1.0
+AT_END_S = 2.0  # how long a watcher waits for the reader of changes to stand at their end; without Kafka it goes on
 MOVES = 12  # changes shown of one tenth of a second: more than an eye follows
 RATE_OVER_S = 5.0
 AGE_MS = 3_600_000  # the page shows the age itself
@@ -74,7 +75,9 @@ class Streams:
         """A response without an end. Raises ``HttpError`` when there are too many."""
         if sum(len(one.watchers) for one in self._watched.values()) >= self._most:
             raise HttpError(503, "busy", f"{self._most:,} watch already", {"retry-after": "10"})
-        self._begin()
+        follower = self._begin()
+        # What comes before it stands at the topic's end would be seen by nobody.
+        await asyncio.to_thread(follower.caught_up.wait, AT_END_S)
         watcher, watched = Watcher(limit), self._watched.setdefault(ref.reference, Watched(ref))
         watched.watchers.add(watcher)
         watched.dirty = True
@@ -103,7 +106,7 @@ class Streams:
         if self._past is not None:
             self._past.close()
 
-    def _begin(self) -> None:
+    def _begin(self) -> Follower:
         """The reader of changes, from the first watcher on."""
         if self._follower is None:
             self._loop = asyncio.get_running_loop()
@@ -111,6 +114,7 @@ class Streams:
             self._follower = Follower(kafka, kafka.topics.rank_changes, "end", self._changed)
             self._follower.start()
             self._ends_task = asyncio.create_task(self._look_at_ends())
+        return self._follower
 
     def _leave(self, watched: Watched, watcher: Watcher) -> None:
         watched.watchers.discard(watcher)
@@ -123,18 +127,19 @@ class Streams:
     def _changed(self, records: list[Message]) -> None:
         """Records of `rank-changes`, in the follower's thread: only those of watched boards are decoded, and few."""
         found: dict[str, tuple[int, list[RankChange]]] = {}
-        boards = {reference: list[bytes]() for reference in list(self._watched)}
+        boards = {reference: list[tuple[int, bytes]]() for reference in list(self._watched)}
         for record in records:
             key, value = record.key(), record.value()
             if key is None or value is None:
                 continue
             reference = key.partition(b"|")[0].decode("latin-1")
             if reference in boards:
-                boards[reference].append(value)
+                boards[reference].append((record.timestamp()[1], value))
         for reference, values in boards.items():
             if values:
                 latest = []
-                for value in values[-MOVES:]:
+                values.sort(key=lambda one: one[0])  # a batch comes partition by partition
+                for _, value in values[-MOVES:]:
                     with contextlib.suppress(msgspec.DecodeError):
                         latest.append(decode_change(value))
                 found[reference] = (len(values), latest)
