@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.page.browser import chromium, page
-from tests.serve.running import Served, configure, eventually, run, serving
+from tests.page.browser import page
+from tests.serve.running import Served, eventually, run
 
 from maxboard.changes import RankChange, encode_change
 from maxboard.client import Client
-from maxboard.devstack import Stack
 from maxboard.wire import rfc3339
 
 pytestmark = pytest.mark.servers
 SEEN_S = 1.0  # from before the submit until the row is there
 RATE, FLOOD_S = 5_000, 4  # rank changes a second, seconds
 LEAST_FRAMES = 20  # a second, on average, while the flood goes on: below, a page stutters
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def served(own_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(configure(own_stack, tmp_path_factory.mktemp("live"))) as found, Client(found.url) as client:
-        client.submit_many([run(number, f"player-{number:02d}", 1000 * number) for number in range(1, 31)])
-        eventually(lambda: client.count("weekly").members >= 30, "the board is filled")
-        yield found
 
 
 def test_a_run_is_on_the_page_within_a_second_of_its_submit(browser: Any, served: Served) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.page.browser import chromium, page
+from tests.page.browser import page
 from tests.serve.running import Served, configure, eventually, run, serving
 
 from maxboard.client import Client
@@ -15,22 +14,6 @@ from maxboard.devstack import Stack
 
 pytestmark = pytest.mark.servers
 SEEN_MS = 5_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def served(own_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(configure(own_stack, tmp_path_factory.mktemp("page"))) as found, Client(found.url) as client:
-        client.submit_many([run(number, f"player-{number:02d}", 1000 * number) for number in range(1, 31)])
-        eventually(lambda: client.count("weekly").members >= 30, "the board is filled")
-        names = [f"player-{number:02d}" for number in range(1, 31)]  # the page shows the last moves alone
-        eventually(lambda: all(client.changes("weekly", name).changes for name in names), "their moves are said", 20)
-        yield found
 
 
 def rows(found: Any) -> list[list[str]]:
