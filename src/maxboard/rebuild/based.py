@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -14,7 +14,7 @@ from maxboard.pipeline.route import Routed, Router
 from maxboard.rebuild.board_fold import BoardFold
 from maxboard.rebuild.checkpoint import Checkpoint
 from maxboard.rebuild.members import Members
-from maxboard.rebuild.moderation_log import TAKES, changed
+from maxboard.rebuild.moderation_log import TAKES, accepts_of, changed
 from maxboard.rebuild.rows import Rows, joined, of_names, of_texts
 
 
@@ -36,7 +36,7 @@ def with_base(board: BoardFold, base: Checkpoint, unusable: frozenset[str], hist
     held = base.held()
     names = held.members()
     players = names.str.split("|").list.first()
-    accepts = list(_accepts(history, base.manifest.moderation, judged))
+    accepts = list(accepts_of(history, base.manifest.moderation, judged))
     accepted = {f"{entry.event.player_id}|{entry.event.run_id}" for entry in accepts}
     dropped = players.is_in(sorted(unusable)).to_numpy() if len(held) else np.zeros(0, np.bool_)
     moved = (names.is_in(sorted(accepted)).to_numpy() if len(held) else dropped) & ~dropped
@@ -46,13 +46,6 @@ def with_base(board: BoardFold, base: Checkpoint, unusable: frozenset[str], hist
         board.best.frames = [_maxima([*board.best.frames, bests, found])]
     rest = held.take(~(dropped | moved))
     board.held = _maxima([rest, board.held]) if board.held is not None else rest
-
-
-def _accepts(history: History, since: int, judged: int) -> Iterator[Entry]:
-    for player in changed(history, since, judged, ("accept",)):
-        for entry in history.entries(player, judged):
-            if entry.offset >= since and entry.event.type == "accept":
-                yield entry
 
 
 def _found(board: BoardFold, accepts: Sequence[Entry], history: History, judged: int) -> Rows:

@@ -30,7 +30,7 @@ from maxboard.moderation.history import History
 from maxboard.pipeline.apply import Plain
 from maxboard.pipeline.ports import Failure
 from maxboard.rebuild.board_fold import BoardFold
-from maxboard.rebuild.moderation_log import TAKES, changed
+from maxboard.rebuild.moderation_log import TAKES, accepts_of, changed
 from maxboard.rebuild.rows import Rows, pieces
 from maxboard.rebuild.target import Target
 
@@ -80,10 +80,7 @@ class Judged:
         hidden = frozenset(history.hidden(position))
         left_out = changed(history, self.folded, position, TAKES)
         accepted = frozenset(
-            f"{player}|{entry.event.run_id}"
-            for player in changed(history, self.folded, position, ("accept",))
-            for entry in history.entries(player, position)
-            if entry.event.type == "accept"
+            f"{entry.event.player_id}|{entry.event.run_id}" for entry in accepts_of(history, self.folded, position)
         )
         return Judged(history, self.folded, position, hidden, left_out, accepted)
 

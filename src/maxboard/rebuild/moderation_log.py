@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -13,7 +13,7 @@ from maxboard.errors import DeadLetter, ServerNotReady
 from maxboard.log import topic_reader
 from maxboard.log.client import error_of
 from maxboard.moderation.events import Event, decode_event
-from maxboard.moderation.history import History
+from maxboard.moderation.history import Entry, History
 from maxboard.rebuild.consumers import reader
 
 VERDICTS = ("accept", "reject", "erase")  # events that change a fold
@@ -94,3 +94,11 @@ def changed(history: History, since: int, upto: int, types: Collection[str] = VE
         for player, entries in history.players.items()
         if any(since <= entry.offset < upto and entry.event.type in types for entry in entries)
     )
+
+
+def accepts_of(history: History, since: int, upto: int) -> Iterator[Entry]:
+    """The accepts between two moderation positions, in order for each player."""
+    for entries in history.players.values():
+        for entry in entries:
+            if since <= entry.offset < upto and entry.event.type == "accept":
+                yield entry
