@@ -68,16 +68,15 @@ class Streams:
         self._follower: Follower | None = None
         self._ends: dict[str, int] = {}
         self._ends_task: asyncio.Task[None] | None = None
+        self._at_end: asyncio.Task[bool] | None = None  # one wait for all watchers
         self._loop: asyncio.AbstractEventLoop | None = None
         self._past: Past | None = None
 
     async def watch(self, ref: BoardRef, limit: int) -> Response:
         """A response without an end. Raises ``HttpError`` when there are too many."""
+        await asyncio.shield(self._begin())  # what comes before the reader is there would be seen by nobody
         if sum(len(one.watchers) for one in self._watched.values()) >= self._most:
             raise HttpError(503, "busy", f"{self._most:,} watch already", {"retry-after": "10"})
-        follower = self._begin()
-        # What comes before it stands at the topic's end would be seen by nobody.
-        await asyncio.to_thread(follower.caught_up.wait, AT_END_S)
         watcher, watched = Watcher(limit), self._watched.setdefault(ref.reference, Watched(ref))
         watched.watchers.add(watcher)
         watched.dirty = True
@@ -98,6 +97,8 @@ class Streams:
         """End every stream."""
         tasks = [watched.task for watched in self._watched.values() if watched.task is not None]
         tasks += [task for task in (self._ends_task,) if task is not None]
+        if self._at_end is not None:
+            self._at_end.cancel()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -106,15 +107,16 @@ class Streams:
         if self._past is not None:
             self._past.close()
 
-    def _begin(self) -> Follower:
-        """The reader of changes, from the first watcher on."""
-        if self._follower is None:
+    def _begin(self) -> asyncio.Task[bool]:
+        """The reader of changes, from the first watcher on; done once it stands at their end, or does not get there."""
+        if self._at_end is None:
             self._loop = asyncio.get_running_loop()
             kafka = self._runtime.settings.kafka
             self._follower = Follower(kafka, kafka.topics.rank_changes, "end", self._changed)
             self._follower.start()
             self._ends_task = asyncio.create_task(self._look_at_ends())
-        return self._follower
+            self._at_end = asyncio.create_task(asyncio.to_thread(self._follower.caught_up.wait, AT_END_S))
+        return self._at_end
 
     def _leave(self, watched: Watched, watcher: Watcher) -> None:
         watched.watchers.discard(watcher)
