@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import sys
 import tempfile
 import time
@@ -16,29 +15,12 @@ from tests.chaos.play import Outcome, pairs_of, play
 from tests.chaos.schedule import drawn
 
 from maxboard.devstack import Stack
-from maxboard.devstack.ports import PREFERRED, is_free
-from maxboard.errors import MaxboardError
-
-# A killed server's port must stay free for it, so not near those that other stacks try.
-FIRST_PORT, LAST_PORT, STEP = 21_000, 29_000, 20
-
-
-def ports() -> dict[str, int]:
-    """Ports of a stack of one's own."""
-    names = list(PREFERRED)
-    starts = range(FIRST_PORT, LAST_PORT, STEP)
-    shift = os.getpid() % len(starts)
-    for start in (*starts[shift:], *starts[:shift]):
-        found = {name: start + i for i, name in enumerate(names)}
-        if all(map(is_free, found.values())):
-            return found
-    raise MaxboardError(f"no {len(names)} free ports from {FIRST_PORT} to {LAST_PORT}")
 
 
 def batch(seeds: Iterable[int], seconds: float, folder: Path) -> list[Outcome]:
     """Play seeds one after the other on one stack; a line each, and all of a seed that fails."""
     outcomes: list[Outcome] = []
-    stack = Stack(folder / "stack", ports())
+    stack = Stack(folder / "stack")
     stack.up()
     try:
         with pairs_of(stack) as pairs:

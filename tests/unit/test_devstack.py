@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from maxboard.cli import cli
-from maxboard.devstack import Stack, config_file, java, ports, processes
+from maxboard.devstack import Stack, config_file, java, neighbours, ports, processes
 from maxboard.devstack.lock import Lock
 from maxboard.devstack.places import Places
 from maxboard.devstack.processes import Process
@@ -85,6 +85,38 @@ def test_an_asked_port_that_is_taken_is_refused_by_name(taken: int) -> None:
 def test_a_port_that_is_asked_for_twice_is_wrong_use() -> None:
     with pytest.raises(WrongUse, match="another server of this stack"):
         ports.choose(["weekly", "alltime"], {}, {"weekly": 18777, "alltime": 18777}, [])
+
+
+def test_the_port_of_a_server_that_is_down_is_kept_while_its_stack_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: Places, sleeper: subprocess.Popen[bytes]
+) -> None:
+    """Else a stack that comes up meanwhile would take it, and the server could not be started again."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    state = State(
+        ports={"kafka": 18600, "weekly": 18601},
+        processes={"kafka": Process(sleeper.pid, processes.started_at(sleeper.pid) or "")},
+    )
+    state.save(places)
+    other = Places(tmp_path / "other")
+    assert neighbours.ports_kept(places) == set()  # its own ports are no hindrance to it
+    kept = neighbours.ports_kept(other)
+    assert kept == {18600, 18601}
+    assert ports.choose(["weekly"], {"weekly": 18601}, {}, [], kept)["weekly"] != 18601
+    with pytest.raises(Refused, match="port 18601 for weekly is taken"):
+        ports.choose(["weekly"], {}, {"weekly": 18601}, [], kept)
+    sleeper.kill()
+    sleeper.wait()
+    assert neighbours.ports_kept(other) == set()
+
+
+@pytest.mark.parametrize("text", ["", "{", "7", "[7]", "null"])
+def test_an_unreadable_register_of_stacks_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: Places, text: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "maxboard").mkdir()
+    (tmp_path / "maxboard" / "stacks.json").write_text(text)
+    assert neighbours.ports_kept(places) == set()
 
 
 # Processes

@@ -40,12 +40,17 @@ def is_free(port: int) -> bool:
 
 
 def choose(
-    names: Collection[str], last: Mapping[str, int], asked: Mapping[str, int], taken: Collection[int]
+    names: Collection[str],
+    last: Mapping[str, int],
+    asked: Mapping[str, int],
+    taken: Collection[int],
+    kept: Collection[int] = (),
 ) -> dict[str, int]:
     """A free port for each name: the asked one, else the last one, else one near the preferred one.
 
-    ``taken`` are ports of this stack's running servers. An asked port that is not free raises
-    ``Refused``, one that is asked for twice ``WrongUse``.
+    ``taken`` are ports of this stack's running servers, ``kept`` those of other stacks that run, also where the
+    server is down at the moment. An asked port that is not free raises ``Refused``, one that is asked for twice
+    ``WrongUse``.
     """
     chosen: dict[str, int] = {}
     for name in names:
@@ -55,11 +60,11 @@ def choose(
                 raise WrongUse(
                     f"port {asked[name]} for {name} is that of another server of this stack; ask for another"
                 )
-            if not is_free(asked[name]):
+            if asked[name] in kept or not is_free(asked[name]):
                 raise Refused(f"port {asked[name]} for {name} is taken by another process; ask for another port")
             chosen[name] = asked[name]
             continue
-        reserved = used | set(asked.values())
+        reserved = used | set(asked.values()) | set(kept)
         first = PREFERRED[name]
         candidates = [last.get(name, first), *(first + STEP * step for step in range(TRIES))]
         found = next((port for port in candidates if port not in reserved and is_free(port)), None)

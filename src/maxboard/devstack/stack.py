@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from maxboard.devstack import config_file, java, processes, valkey
+from maxboard.devstack import config_file, java, neighbours, processes, valkey
 from maxboard.devstack.kafka import CONTROLLER, Kafka
 from maxboard.devstack.lock import Lock
-from maxboard.devstack.places import Places, cache
+from maxboard.devstack.places import Places
 from maxboard.devstack.ports import choose
 from maxboard.devstack.sentinel import NAMES as SENTINELS
 from maxboard.devstack.sentinel import Sentinel, newest
@@ -200,8 +200,7 @@ class Stack:
                 )
 
     def _start(self, missing: list[Server]) -> None:
-        # One stack at a time on this machine from the choice of ports until all are bound.
-        with Lock(cache() / "ports.lock"):
+        with neighbours.choosing():
             try:
                 self._leaders = {service: self.leader(service) for service in SERVICES}
                 self._choose_ports(missing)
@@ -240,8 +239,9 @@ class Stack:
         names = [server.name for server in missing]
         if "kafka" in names:
             names.append(CONTROLLER)
-        taken = [port for name, port in state.ports.items() if name not in names]
-        chosen = choose(names, state.ports, {n: p for n, p in self._asked.items() if n in names}, taken)
+        taken = {port for name, port in state.ports.items() if name not in names}
+        asked = {name: port for name, port in self._asked.items() if name in names}
+        chosen = choose(names, state.ports, asked, taken, neighbours.ports_kept(self.places))
         for name, port in chosen.items():
             before = state.ports.get(name)
             if before not in {None, port}:
