@@ -27,7 +27,7 @@ run: $(READY) ## Stack, applier, generator, API and page until Ctrl-C; prints th
 
 # Most of the suite waits for sessions, elections and restarts: two files at a time, each with servers of its own.
 test: $(READY) ## The whole suite on real servers
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests
 
 unit: $(READY) ## The inner loop: what needs no Kafka
 	@$(BIN)/python -m pytest -q tests/unit tests/laws tests/lua

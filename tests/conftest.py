@@ -14,6 +14,14 @@ settings.register_profile("untimed", deadline=None)  # a busy machine is no faul
 settings.load_profile("untimed")
 
 
+LONG = {"failure", "integration", "simulation"}  # suites whose files take minutes
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long files first: two run at a time, and the short ones fill what is left at the end."""
+    items.sort(key=lambda item: LONG.isdisjoint(item.path.parts))  # stable
+
+
 @pytest.fixture(scope="session")
 def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Valkey for the whole run."""

@@ -90,7 +90,7 @@ def test_a_second_checkpoint_of_the_same_board_is_refused_meanwhile(one: Scene) 
     words = ("checkpoint", WEEKLY, "--work", str(one.work))
     with one.started(*words) as first:
         deadline = time.monotonic() + 30
-        while not list(one.work.glob("*/lock")):
+        while not list(one.work.glob("*/fold.json")):  # written under the lock
             assert time.monotonic() < deadline
             time.sleep(0.001)
         first.send_signal(signal.SIGSTOP)
