@@ -22,13 +22,12 @@ from string import Template
 from typing import IO
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from maxboard.board.client import address, answering, connect
 from maxboard.config import Settings, load
 from maxboard.devstack import Stack
 from maxboard.errors import MaxboardError, NotYet, Refused, WrongUse
-from maxboard.log.client import error_of, properties
+from maxboard.log.client import admin_client, error_of
 
 FILE = "demo.toml"
 TOPICS = ("runs", "moderation", "rank-changes", "dead-letters")
@@ -184,7 +183,7 @@ def _remove(path: Path) -> None:
             keys = list(client.scan_iter(f"{name}:*", count=KEYS_AT_ONCE))
             for i in range(0, len(keys), KEYS_AT_ONCE):
                 client.unlink(*keys[i : i + KEYS_AT_ONCE])
-    admin = AdminClient(properties(settings.kafka, {}, {}))
+    admin = admin_client(settings.kafka)
     for topic, future in admin.delete_topics(names, operation_timeout=REMOVE_S, request_timeout=REMOVE_S).items():
         try:
             future.result()

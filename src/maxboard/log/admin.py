@@ -8,12 +8,12 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from maxboard.config import Kafka
 from maxboard.errors import MaxboardError, NotYet
-from maxboard.log.client import LOGGER, config_error, error_of, properties
+from maxboard.log.client import admin_client, error_of
 from maxboard.log.topics import COPIES, TopicFacts, TopicNeed
 
 ANSWER_S = 8.0  # per request; with the client's start a command ends in less than 10 s when nobody answers
@@ -26,11 +26,7 @@ class TopicAdmin:
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
-        tuned: dict[str, str | int | float | bool] = {"socket.timeout.ms": int(ANSWER_S * 1000)}
-        try:
-            self._client = AdminClient(properties(kafka, tuned, {}), logger=LOGGER)
-        except KafkaException as error:
-            raise config_error(error) from None
+        self._client = admin_client(kafka, {"socket.timeout.ms": int(ANSWER_S * 1000)})
 
     def brokers(self) -> int:
         """How many brokers the cluster has."""

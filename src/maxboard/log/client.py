@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from maxboard.config import Kafka
 from maxboard.errors import ConfigError, MaxboardError, NotYet, Refused, Retry, ServerNotReady
@@ -42,6 +43,14 @@ def properties(kafka: Kafka, tuned: Mapping[str, Property], promised: Mapping[st
                 f"kafka.client: {name} = {given!r} would break a promise; it must be {value!r}: remove it"
             )
     return {"bootstrap.servers": kafka.bootstrap, **tuned, **kafka.client, **promised}
+
+
+def admin_client(kafka: Kafka, tuned: Mapping[str, Property] | None = None) -> AdminClient:
+    """A client for questions to the cluster. Raises ``ConfigError``."""
+    try:
+        return AdminClient(properties(kafka, tuned or {}, {}), logger=LOGGER)
+    except KafkaException as error:
+        raise config_error(error) from None
 
 
 def config_error(error: KafkaException) -> ConfigError:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from maxboard.config import Kafka
 from maxboard.errors import NotYet, Retry
-from maxboard.log.client import LOGGER, error_of, properties
+from maxboard.log.client import admin_client, error_of
 
 ASK_S = 10.0  # a broker that restarts is back in about five
 PATIENCE_S = 30.0  # an election or a restart is over by then; half of a minute without polling harms no membership
@@ -32,7 +32,7 @@ class Offsets:
         self.trouble: str | None = None  # of the last question that was not waited for
 
     def _client(self) -> AdminClient:
-        return AdminClient(properties(self._kafka, {"reconnect.backoff.max.ms": 1000}, {}), logger=LOGGER)
+        return admin_client(self._kafka, {"reconnect.backoff.max.ms": 1000})
 
     def patiently(self, question: Callable[[], T]) -> T:
         """Ask again for ``PATIENCE_S``: brokers come and go, leaders move.

@@ -20,7 +20,7 @@ from maxboard.boards import set_digest
 from maxboard.config import Settings
 from maxboard.errors import MaxboardError, Refused, Stop
 from maxboard.keys import Keys
-from maxboard.log.client import LOGGER, error_of, properties
+from maxboard.log.client import admin_client, error_of
 from maxboard.log.offsets import ASK_S, Offsets
 
 GROUP_S = 15.0  # a member that was killed is gone after its session of 10 s
@@ -119,7 +119,7 @@ def _due(settings: Settings, name: str) -> int:
 # ------------------------------------------------------------------------------------------- the group
 def _alone(settings: Settings, group: str) -> None:
     """Raises ``Refused`` when a group has members; one that was killed has left after its session."""
-    admin = AdminClient(properties(settings.kafka, {}, {}), logger=LOGGER)
+    admin = admin_client(settings.kafka)
     deadline = time.monotonic() + GROUP_S
     while True:
         try:
@@ -143,7 +143,7 @@ def _reset_group(settings: Settings, group: str, log: Log) -> bool:
     topics = settings.kafka.topics
     reach = {(topics.runs, p): place for p, place in enumerate(log.reach)}
     reach[topics.moderation, 0] = log.moderation_reach
-    admin = AdminClient(properties(settings.kafka, {}, {}), logger=LOGGER)
+    admin = admin_client(settings.kafka)
     try:
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=ASK_S)
         committed = asked[group].result().topic_partitions or []
