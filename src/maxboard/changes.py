@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from maxboard.model import Record, Refusal
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 Cause = Literal["run", "ban", "unban", "accept", "reject", "erase"]
 

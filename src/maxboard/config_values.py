@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator
 
 from maxboard import wire
+from maxboard.times import instant
 from maxboard.windows import duration_ms
 
 
@@ -42,7 +43,7 @@ def moment(value: object) -> int:
         value = value.isoformat()
     if not isinstance(value, str):
         raise ValueError(f"{show(value)} is no RFC 3339 time: write it as 2026-10-29T00:00:00Z")
-    return wire.instant(value)
+    return instant(value)
 
 
 def number(value: object) -> Decimal:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from random import Random
 
 from maxboard.model import Run
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 MOST_PLAYERS = 90_000_000  # as many ids of eight digits that do not begin with 0
 ID_STEP = 48_271  # prime, so k * ID_STEP runs through all ids before one comes again

@@ -22,12 +22,17 @@ def findings(settings: Settings, facts: Facts, saved: Mapping[str, int | None] |
     yield from _log(settings, facts.log, saved)
     primaries = [server.facts for server in facts.servers if not server.facts.replica]
     yield from checks.one_server_twice(primaries)
-    runs = facts.log.topics[0][1] if facts.log.topics else None
+    runs = topic_of(facts.log, "runs")
     for server in facts.servers:
         yield from board_checks.server(server.facts)
         yield from board_checks.waiting(server.facts, settings.primaries[server.primary].wait_replicas)
         if not server.facts.replica and not server.facts.error:
             yield from _held(settings, server, runs)
+
+
+def topic_of(log: Log, role: str) -> TopicFacts | None:
+    """A topic by its role, as it is; None: there is none, or it is not known."""
+    return next((facts for need, facts in log.topics if need.role == role), None)
 
 
 def refusals(settings: Settings, primaries: Collection[str], overridden: Collection[str]) -> tuple[list[str], bool]:
@@ -58,8 +63,8 @@ def one_line(finding: Finding) -> str:
 def short_windows(settings: Settings, facts: Facts, now: int) -> dict[str, BoardRef]:
     """The windows, by reference, of all boards that need the log for longer than it is kept."""
     boards = settings.build()
-    runs = next((facts for need, facts in facts.log.topics if need.role == "runs"), None)
-    short, found = log_checks.short_of(runs, boards.by_name.values(), now), dict[str, BoardRef]()
+    short = log_checks.short_of(topic_of(facts.log, "runs"), boards.by_name.values(), now)
+    found: dict[str, BoardRef] = {}
     for server in facts.servers:
         for reference in server.held.registry if server.held is not None else ():
             if reference.partition(":")[0] in short:

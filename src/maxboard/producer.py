@@ -20,10 +20,13 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from maxboard.config import Kafka
+from maxboard.delivery import Batch, Delivery, NotDelivered, Result, Sink
 from maxboard.errors import DeadLetter, MaxboardError, Refused, ServerNotReady, WrongUse
 from maxboard.log.client import FATAL, LOGGER, NOT_THERE, config_error, error_of, properties
 from maxboard.log.encode import encode
 from maxboard.model import Run
+
+__all__ = ["Batch", "Delivery", "NotDelivered", "Result", "RunProducer", "Sink"]
 
 TIMEOUT_S = 30.0  # a run that no broker acknowledged for this long has failed: long enough for a leader election
 BLOCK_S = 10.0  # how long a full queue holds a sender up
@@ -39,57 +42,7 @@ PROMISED: dict[str, str | int | float | bool] = {
     "partitioner": "murmur2_random",  # the partition that Java clients choose: one player, one partition
 }
 Payload = Run | Mapping[str, Any]
-
-
-class NotDelivered(ServerNotReady):
-    """Kafka did not acknowledge in time. The run may or may not be in the topic; sending it again is safe."""
-
-
-class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """Where an acknowledged record is. ``time``: the broker's append time, epoch ms."""
-
-    partition: int
-    offset: int
-    time: int
-
-
-Result = Delivery | MaxboardError
-Sink = Callable[[Result], None]
 Report = Callable[[KafkaError | None, Message], None]
-
-
-class Batch:
-    """The results of one ``send_many``, in its order."""
-
-    def __init__(self, size: int) -> None:
-        self._results: list[Result | None] = [None] * size
-        self._missing = size
-        self._lock = threading.Lock()
-        self._complete = threading.Event()
-        if not size:
-            self._complete.set()
-
-    def settle(self, index: int, result: Result) -> None:
-        """Called by the producer, once for each run."""
-        self._results[index] = result
-        with self._lock:
-            self._missing -= 1
-            if not self._missing:
-                self._complete.set()
-
-    def results(self, timeout: float | None = None) -> list[Result]:
-        """A ``Delivery`` or an error a run; those without an answer after ``timeout`` seconds are ``NotDelivered``."""
-        self._complete.wait(timeout)
-        return [NotDelivered("not acknowledged yet") if result is None else result for result in self._results]
-
-    def wait(self, timeout: float | None = None) -> list[Delivery]:
-        """All deliveries; raises the first error when a run has none."""
-        deliveries = []
-        for result in self.results(timeout):
-            if isinstance(result, MaxboardError):
-                raise result
-            deliveries.append(result)
-        return deliveries
 
 
 class _Report(msgspec.Struct, gc=False):
@@ -207,8 +160,10 @@ class RunProducer:
                 now = time.monotonic()
                 deadline = deadline or now + self._block
                 if now >= deadline:
+                    queued = len(self._client)
+                    wait = "run waits" if queued == 1 else "runs wait"
                     raise ServerNotReady(
-                        f"Kafka at {self._kafka.bootstrap} is too slow or down: {len(self._client)} runs wait for it "
+                        f"Kafka at {self._kafka.bootstrap} is too slow or down: {queued} {wait} for it "
                         f"and no room came within {self._block:g} s; this run was not sent"
                     )
                 self._moved.wait(min(POLL_S, deadline - now))

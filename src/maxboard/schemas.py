@@ -15,7 +15,8 @@ import msgspec
 from maxboard import resources
 from maxboard.changes import RankChange
 from maxboard.moderation.events import MAX_ACTOR, MAX_EVENT_BYTES, MAX_REASON, Event, RunFound
-from maxboard.wire import FIRST_MS, ID_PATTERN, ID_WORDS, LAST_MS, MAX_SCORE, RunWire
+from maxboard.times import FIRST_MS, LAST_MS
+from maxboard.wire import ID_PATTERN, ID_WORDS, MAX_SCORE, RunWire
 
 Schema = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Bytes of the ``runs`` topic to ``Run`` values, strictly, and RFC 3339 times.
+"""Bytes of the ``runs`` topic to ``Run`` values, strictly.
 
 Two paths. ``parse`` is the definition: the standard library's JSON parser with every trap closed.
 ``decode`` tries a compiled parser first and falls back to ``parse`` whenever that one could be more
@@ -18,9 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from itertools import chain
 from typing import Annotated, Any
 
@@ -29,6 +27,7 @@ from msgspec import UNSET, UnsetType
 
 from maxboard.errors import DeadLetter
 from maxboard.model import Run, Score
+from maxboard.times import FIRST_MS, LAST_MS, epoch_ms, instant
 
 MAX_ID = 64
 ID_BYTES = re.compile(rb"[!-z~]")
@@ -41,13 +40,8 @@ MAX_EXPONENT = 1_000  # of a score's last digit, either way
 # stack, and the same bytes must be refused live and in a rebuild. Ours are below all of them.
 MAX_DEPTH = 100
 MAX_DIGITS = 640  # of an integer
-FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _id = re.compile(ID_PATTERN).fullmatch  # match would take a line feed after the "$"
-_time = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
-).fullmatch
 
 Id = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, description=ID_WORDS)]
 
@@ -293,7 +287,7 @@ def _score(value: object) -> Score:
 
 def _finished(value: object) -> int:
     if type(value) is int:
-        return _checked(_epoch_ms, value)
+        return _checked(epoch_ms, value)
     if type(value) is str:
         return _checked(instant, value)
     raise DeadLetter("invalid", f"finished_at: an RFC 3339 time or epoch milliseconds are needed, not {_kind(value)}")
@@ -306,64 +300,7 @@ def _checked(convert: Callable[[Any], int], value: object) -> int:
         raise DeadLetter("invalid", f"finished_at: {error}") from None
 
 
-def _epoch_ms(value: int) -> int:
-    if not FIRST_MS <= value <= LAST_MS:
-        raise ValueError("a time between the years 1 and 9999 is needed")
-    return value
-
-
 def _tags(value: object) -> dict[str, str]:
     if type(value) is not dict or not all(type(v) is str for v in value.values()):
         raise DeadLetter("invalid", "tags: an object from text to text is needed")
     return value
-
-
-# ------------------------------------------------------------------------------------------- times
-@lru_cache(maxsize=4096)
-def _minute(text: str) -> int:
-    """Epoch milliseconds of ``YYYY-MM-DDTHH:MM``, all digits checked by the caller's pattern."""
-    moment = datetime(int(text[:4]), int(text[5:7]), int(text[8:10]), int(text[11:13]), int(text[14:16]), tzinfo=UTC)
-    return int((moment - _EPOCH) / timedelta(milliseconds=1))
-
-
-@lru_cache(maxsize=131_072)  # a minute of milliseconds is 60,000 texts
-def _within_minute(text: str) -> int | None:
-    """Milliseconds of ``:SS.mmmZ`` and such; None when the text has an offset or is wrong."""
-    found = re.fullmatch(r":([0-5]\d)(?:\.(\d+))?[Zz]", text, re.ASCII)
-    return int(found[1]) * 1000 + int((found[2] or "0").ljust(3, "0")[:3]) if found else None
-
-
-@lru_cache(maxsize=4096)
-def _is_minute(text: str) -> bool:
-    return _time(text + ":00Z") is not None
-
-
-def instant(text: str) -> int:
-    """Epoch milliseconds of an RFC 3339 time with offset; fractions are cut. Raises ValueError."""
-    head, tail = text[:16], text[16:]
-    if len(tail) <= 12 and (rest := _within_minute(tail)) is not None and _is_minute(head):
-        return _minute(head) + rest
-    found = _time(text)
-    if not found:
-        raise ValueError(
-            f"an RFC 3339 time with offset, such as 2026-10-29T18:04:05.123Z, is needed, got {text[:80]!r}"
-        )
-    if int(found[6]) > 59:
-        raise ValueError(f"second {found[6]} does not exist")
-    offset = 0
-    if found[8]:
-        hours, minutes = int(found[9]), int(found[10])
-        if hours > 23 or minutes > 59:
-            raise ValueError(f"offset {found[8]}{found[9]}:{found[10]} does not exist")
-        offset = (hours * 60 + minutes) * (60_000 if found[8] == "+" else -60_000)
-    return _epoch_ms(_minute(text[:16]) + int(found[6]) * 1000 + int((found[7] or "0").ljust(3, "0")[:3]) - offset)
-
-
-def rfc3339(ms: int) -> str:
-    """``2026-10-29T18:04:05.123Z`` of epoch milliseconds."""
-    return f"{_second(ms // 1000)}.{ms % 1000:03d}Z"
-
-
-@lru_cache(maxsize=8192)
-def _second(seconds: int) -> str:
-    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]

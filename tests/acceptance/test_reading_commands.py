@@ -20,7 +20,7 @@ from tests.servers import free_port, put_runs, valkey_server
 from maxboard.boards import BoardRef
 from maxboard.config import load
 from maxboard.keys import Keys
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 pytestmark = pytest.mark.servers
 NOW = time.time_ns() // 1_000_000

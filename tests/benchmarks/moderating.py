@@ -33,7 +33,7 @@ from tests.benchmarks.visible import Appliers
 from maxboard.devstack import Stack
 from maxboard.generator import ID_STEP, MOST_PLAYERS, RunGenerator
 from maxboard.moderation.events import Event, encode_event
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 BEGIN, END = "<!-- moderation: begin, written by make bench-moderation -->", "<!-- moderation: end -->"
 BAN_S, LOOK_S, LATE_S = 0.02, 0.001, 30.0

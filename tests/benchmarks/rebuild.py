@@ -30,13 +30,13 @@ from confluent_kafka import Producer
 from tests import brokers
 from tests.servers import valkey_server
 
-from maxboard import wire
 from maxboard.boards import BoardRef
 from maxboard.config import Settings, load
 from maxboard.rebuild.checkpoint import Origin, write
 from maxboard.rebuild.log_ends import LogEdges
 from maxboard.rebuild.rows import EMPTY, Rows
 from maxboard.rebuild.store import Store
+from maxboard.times import rfc3339
 
 Ints = npt.NDArray[np.int64]
 FIRST_ID = 10_000_000  # ids of eight digits up to 90 million members, of nine above
@@ -130,7 +130,7 @@ class Scene:
                 number,
                 player,
                 score,
-                wire.rfc3339(start + at).encode(),
+                rfc3339(start + at).encode(),
             )
             while True:
                 try:

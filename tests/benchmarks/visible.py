@@ -22,7 +22,7 @@ from tests.benchmarks.applying import peak_memory
 from tests.benchmarks.sample import Sample
 from tests.benchmarks.scene import Life, environment
 
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 PROBE_S, LOOK_S = 0.01, 0.001
 LATE_S = 30.0  # for probes to arrive after the last run

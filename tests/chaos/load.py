@@ -14,7 +14,7 @@ from tests.chaos.schedule import Schedule
 from maxboard.config import Settings
 from maxboard.generator import RunGenerator
 from maxboard.moderation.events import Event, EventType, encode_event
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 PLAYERS = 600  # a whole board is one page, and so one step of a read
 IMPROVING = 0.3  # more than in life: each changed best is one that can be lost

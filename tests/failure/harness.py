@@ -27,7 +27,7 @@ from maxboard.config import Settings, load
 from maxboard.devstack import Stack
 from maxboard.model import Record
 from maxboard.testing import Oracle
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 WAIT_S = 90.0  # until everything is applied again; the slowest step is a killed worker's session
 BOARDS: dict[str, dict[str, Any]] = {

@@ -16,7 +16,6 @@ import redis
 from tests import servers
 from tests.failure.harness import BOARDS, Game
 
-from maxboard import wire
 from maxboard.board import scripts
 from maxboard.board.client import call, connect
 from maxboard.board.reader import BoardNotLive, Reader
@@ -26,6 +25,7 @@ from maxboard.errors import MaxboardError
 from maxboard.keys import Keys
 from maxboard.model import Record
 from maxboard.testing import Oracle
+from maxboard.times import instant
 
 READ_S = 0.05  # between two reads of the watcher: a promotion takes 100 times that
 LIMIT = 10  # entries a read
@@ -165,7 +165,7 @@ class Watcher:
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
         scores = [entry["score"] for entry in told["entries"]]
-        self.seen.append(Seen(time.monotonic(), told["state"], wire.instant(told["as_of"]), scores))
+        self.seen.append(Seen(time.monotonic(), told["state"], instant(told["as_of"]), scores))
 
     def check(self) -> None:
         """Every answer that gave ranks held all runs recorded before the time it said it was from.

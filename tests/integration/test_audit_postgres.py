@@ -25,7 +25,7 @@ from maxboard.errors import ConfigError, NotYet, Refused
 from maxboard.model import Run
 from maxboard.moderation import log
 from maxboard.moderation.events import Event, encode_event, found
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 __all__ = ["_postgres", "kafka", "postgres"]
 pytestmark = pytest.mark.servers

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import redis
 from click.testing import CliRunner
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from tests import brokers, servers
 from tests.brokers import ANSWER_S
 
@@ -249,7 +250,7 @@ def test_invalid_ids_of_a_file_stop_it_unless_they_are_to_be_skipped(arena: Aren
     assert arena.events() == []
     said = arena("ban", "--file", "-", "--skip-invalid", *OPS, "--no-wait", stdin=ids)
     assert (said.code, arena.events()) == (0, [("ban", "p1"), ("ban", "p2")])
-    assert "skipped 1 lines without a player id: line 2 'a b'" in said.err
+    assert "skipped 1 line without a player id: line 2 'a b'" in said.err
 
 
 def test_records_that_are_no_events_are_named_and_change_nothing(arena: Arena) -> None:
@@ -463,6 +464,22 @@ def test_a_run_that_nobody_knows_cannot_be_decided(arena: Arena) -> None:
         said = arena(*words, *OPS)
         assert (said.code, arena.events()) == (1, [])
         assert "in the log or waiting" in said.err
+
+
+def test_a_run_that_the_log_no_longer_holds_is_said_to_be_older_perhaps(arena: Arena) -> None:
+    """Where the log begins now, and what can be done without the run; exit 1 as before."""
+    kafka = arena.settings.kafka
+    arena.produce(run("old", "p1", 900), run("next", "p1", 800), partition=2)
+    cut = [TopicPartition(kafka.topics.runs, 2, 1)]
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.delete_records(cut).values():
+        future.result(ANSWER_S)
+    for word, words in (("reject", "maxboard erase PLAYER"), ("accept", "cannot be accepted")):
+        said = arena(word, "old", *OPS)
+        assert (said.code, arena.events()) == (1, [])
+        assert "; the log begins at offset 1 of partition 2 (20" in said.err
+        assert words in said.err
+    assert arena("reject", "next", *OPS, "--no-wait").code == 0
 
 
 def test_an_erased_player_is_gone_and_what_they_play_later_counts(arena: Arena) -> None:

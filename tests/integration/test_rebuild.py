@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -19,12 +20,12 @@ import redis
 from tests.rebuild.scene import SIDES, START, WEEKLY, Scene, scene
 from tests.servers import valkey_server
 
-from maxboard import wire
 from maxboard.board.build_scripts import lock_key
 from maxboard.errors import NotYet
 from maxboard.keys import Keys
 from maxboard.model import Run
 from maxboard.rebuild.log_ends import LogEdges
+from maxboard.times import instant
 
 KILLS = int(os.environ.get("MAXBOARD_TEST_KILLS", "4"))
 
@@ -200,7 +201,7 @@ def test_players_that_cannot_be_folded_again_are_named(one: Scene, tmp_path: Pat
             time.sleep(0.05)
     done = one.run("rebuild", WEEKLY, "--yes", "--work", str(one.work), "--from-checkpoint", url)
     assert done.returncode == 1
-    assert b"1 players with a reject or erase after the checkpoint" in done.stderr
+    assert b"1 player with a reject or erase after the checkpoint" in done.stderr
     assert b"(2)" in done.stderr
     assert one.board()[":shadow"] == {"1": before[""]["1"]}
 
@@ -393,8 +394,10 @@ def test_without_kafka_it_says_so(tmp_path: Path, one: Scene) -> None:
     path = tmp_path / "away.toml"
     path.write_text(one.path.read_text().replace(one.settings.kafka.bootstrap, "127.0.0.1:1"))
     one.path = path
-    for words in (("rebuild", WEEKLY, "--yes"), ("verify", WEEKLY), ("checkpoint", WEEKLY, "--to", str(tmp_path))):
-        done = one.run(*words)
+    commands = (("rebuild", WEEKLY, "--yes"), ("verify", WEEKLY), ("checkpoint", WEEKLY, "--to", str(tmp_path)))
+    with ThreadPoolExecutor(len(commands)) as at_once:  # each waits for an answer, as long as it does
+        all_done = list(at_once.map(lambda words: one.run(*words), commands))
+    for done in all_done:
         assert done.returncode == 3
         assert done.stderr.startswith(b"maxboard: Kafka at 127.0.0.1:1 does not answer")
 
@@ -429,7 +432,7 @@ def test_all_boards_of_a_primary_start_from_a_file_and_the_applier_goes_on(one: 
         for side in SIDES:
             if one.board()[side]:
                 expires = one.client.pexpiretime(one.key(side))
-                assert expires == wire.instant("2026-11-02T00:00:00Z") + 520 * 604_800_000
+                assert expires == instant("2026-11-02T00:00:00Z") + 520 * 604_800_000
         assert one.must("rank", WEEKLY, "9", "--json")["state"] == "live"
         one.produce(("1", 20), ("9", 899), ("new", 3))
         one.decide("unban", "1")

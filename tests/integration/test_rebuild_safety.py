@@ -26,7 +26,7 @@ from maxboard.board.client import call
 from maxboard.board.registry import BoardEntry, parse_entry
 from maxboard.config import load
 from maxboard.keys import Keys
-from maxboard.rebuild import live
+from maxboard.rebuild import switch
 from maxboard.rebuild.progress import Bars
 from maxboard.rebuild.target import Target
 
@@ -273,10 +273,10 @@ def test_replicas_have_the_whole_build_before_the_switch(
                 time.sleep(2)
             assert job.poll() is None
             assert own.board() == before
-            monkeypatch.setattr(live, "CONFIRM_S", 0.1)
+            monkeypatch.setattr(switch, "CONFIRM_S", 0.1)
             bars = Bars()
             monkeypatch.setattr(bars, "say", told.append)
-            live._confirm(Target(own.settings, "one"), bars)
+            switch.confirm(Target(own.settings, "one"), bars)
         finally:
             os.kill(pid, signal.SIGCONT)
         output = job.communicate(timeout=60)

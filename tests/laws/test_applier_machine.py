@@ -42,7 +42,7 @@ from maxboard.testing import (
     Oracle,
     WirePrimary,
 )
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 PARTITIONS = 2
 START_MS = 1_793_297_045_000  # 2026-10-29T18:04:05Z

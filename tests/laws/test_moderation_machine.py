@@ -40,7 +40,7 @@ from maxboard.testing import (
     MemoryTopics,
     WirePrimary,
 )
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 PARTITIONS = 2
 PLAYERS = st.sampled_from(["9", "10", "a*"])

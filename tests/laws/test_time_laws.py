@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maxboard import wire
+from maxboard.times import FIRST_MS, LAST_MS, instant, rfc3339
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 moments = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999))
@@ -37,11 +37,11 @@ def test_a_written_time_is_read_as_fromisoformat_reads_it(
     zone = UTC if letters[1] in "Zz" else timezone(timedelta(minutes=minutes))
     parsed = datetime.fromisoformat(moment.isoformat()).replace(tzinfo=zone)  # no overflow: aware times only subtract
     expected = (parsed - EPOCH) // timedelta(milliseconds=1) + int((fraction + "000")[:3])
-    if wire.FIRST_MS <= expected <= wire.LAST_MS:
-        assert wire.instant(text) == expected
+    if FIRST_MS <= expected <= LAST_MS:
+        assert instant(text) == expected
     else:
         with pytest.raises(ValueError, match="between the years 1 and 9999"):
-            wire.instant(text)
+            instant(text)
 
 
 @given(moments, st.integers(0, 24), st.sampled_from(" 0Z:.-+TzΩ٣\n"))
@@ -52,18 +52,18 @@ def test_a_character_put_into_a_time_is_refused_or_a_digit_of_its_fraction(
     text = written(moment, 0, f"{moment.microsecond // 1000:03d}", "TZ")
     odd = text[:at] + char + text[at:]
     if char == "0" and 20 <= at <= 23:
-        assert wire.instant(odd) // 1000 == wire.instant(text) // 1000
+        assert instant(odd) // 1000 == instant(text) // 1000
     else:
         with pytest.raises(ValueError, match=r"RFC 3339|does not exist"):
-            wire.instant(odd)
+            instant(odd)
 
 
-@given(st.integers(wire.FIRST_MS, wire.LAST_MS))
-@example(wire.FIRST_MS)
-@example(wire.LAST_MS)
+@given(st.integers(FIRST_MS, LAST_MS))
+@example(FIRST_MS)
+@example(LAST_MS)
 @example(-1)
 def test_rfc3339_and_instant_are_inverses(ms: int) -> None:
     """What the product writes it reads back, to the millisecond."""
-    text = wire.rfc3339(ms)
-    assert wire.instant(text) == ms
+    text = rfc3339(ms)
+    assert instant(text) == ms
     assert text == (EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maxboard import windows, wire
+from maxboard import windows
+from maxboard.times import FIRST_MS, LAST_MS
 from maxboard.windows import NEVER_MS, WindowKind, duration_ms, duration_text, parse_part, window_finder
 
 EPOCH = datetime(1970, 1, 1)
 KINDS: list[WindowKind] = ["day", "iso-week", "month"]
 kinds = st.sampled_from(KINDS)
-instants = st.integers(wire.FIRST_MS, wire.LAST_MS)
+instants = st.integers(FIRST_MS, LAST_MS)
 
 
 @pytest.fixture(params=["UTC", "Asia/Seoul", "America/Los_Angeles"], autouse=True, scope="module")
@@ -45,10 +46,10 @@ def expected_part(kind: WindowKind, ms: int) -> str:
 
 
 @given(kinds, instants)
-@example("month", wire.LAST_MS)
-@example("iso-week", wire.LAST_MS)
-@example("day", wire.LAST_MS)
-@example("iso-week", wire.FIRST_MS)
+@example("month", LAST_MS)
+@example("iso-week", LAST_MS)
+@example("day", LAST_MS)
+@example("iso-week", FIRST_MS)
 def test_a_moment_is_in_the_window_that_the_calendar_says(zone: str, kind: WindowKind, ms: int) -> None:
     """beancount/fava#1956, ajgeiss0702/ajLeaderboards#51: UTC and the ISO year, whatever the machine's zone."""
     window = window_finder(kind, 0, NEVER_MS)(ms)
@@ -58,20 +59,20 @@ def test_a_moment_is_in_the_window_that_the_calendar_says(zone: str, kind: Windo
 
 
 @given(kinds, instants)
-@example("month", wire.LAST_MS)
+@example("month", LAST_MS)
 def test_windows_follow_each_other_without_gap_or_overlap(zone: str, kind: WindowKind, ms: int) -> None:
     """Snouzy/workout-cool#220: each moment is in exactly one window, also the last ms before a switch."""
     find = window_finder(kind, 0, NEVER_MS)
     window = find(ms)
     assert window is not None
     assert find(window.start) == window
-    if window.end <= wire.LAST_MS:
+    if window.end <= LAST_MS:
         assert find(window.end - 1) == window
         after = find(window.end)
         assert after is not None
         assert after.start == window.end
         assert after.part > window.part
-    if window.start > wire.FIRST_MS:
+    if window.start > FIRST_MS:
         before = find(window.start - 1)
         assert before is not None
         assert before.end == window.start
@@ -94,7 +95,7 @@ def test_a_part_names_its_window_again(zone: str, kind: WindowKind, ms: int) -> 
 def test_a_part_that_is_read_is_written_the_same(zone: str, kind: WindowKind, text: str) -> None:
     """Two texts never name one board: what is not the canonical text of a window names none."""
     window = parse_part(kind, text)
-    canonical = {expected_part(kind, wire.FIRST_MS)}
+    canonical = {expected_part(kind, FIRST_MS)}
     try:
         if kind == "iso-week" and text[4:6] == "-W" and len(text) == 8:
             canonical.add(

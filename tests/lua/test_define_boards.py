@@ -13,7 +13,7 @@ from maxboard.board.client import call
 from maxboard.boards import set_digest
 from maxboard.config import parse
 from maxboard.keys import Keys
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 KEYS = Keys("d")
 NOW = time.time_ns() // 1_000_000

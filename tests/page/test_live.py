@@ -12,7 +12,7 @@ from tests.serve.running import Served, eventually, run
 
 from maxboard.changes import RankChange, encode_change
 from maxboard.client import Client
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 pytestmark = pytest.mark.servers
 SEEN_S = 1.0  # from before the submit until the row is there

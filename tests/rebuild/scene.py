@@ -24,15 +24,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 from confluent_kafka.cimpl import TopicPartition
 from tests import brokers
 
-from maxboard import wire
 from maxboard.config import Settings, load
 from maxboard.model import Run
 from maxboard.moderation.events import Event, encode_event, found
 from maxboard.rebuild.log_ends import LogEdges
+from maxboard.times import instant, rfc3339
 
 CAP = 900  # a score above is held for a verdict
 ANSWER_S = 30.0
-START = wire.instant("2026-10-26T00:00:00Z")
+START = instant("2026-10-26T00:00:00Z")
 WEEKLY = "weekly:2026-W44"
 SIDES = ("", ":shadow", ":pending")
 Boards = dict[str, dict[str, int]]  # side -> member -> composite
@@ -81,7 +81,7 @@ class Scene:
         """An event: of a player, or (accept, reject) of a run id."""
         time.sleep(0.005)  # record times are in ms, and an erase counts what was recorded before it
         number = len(self.log)
-        at = wire.rfc3339(time.time_ns() // 1_000_000)
+        at = rfc3339(time.time_ns() // 1_000_000)
         if kind in ("accept", "reject"):
             run = self.runs[what]
             event = Event(f"e{number}", kind, run.player_id, "tests", at, run_id=what, run=found(run, START + 10**9))  # type: ignore[arg-type]
@@ -191,7 +191,7 @@ class Scene:
         """Of boards with 30 bits of ms in a week, and 32 bits of s since 2010."""
         if board == WEEKLY:
             return int(run.score) * 2**30 + 2**30 - 1 - (run.finished_at - START)
-        return int(run.score) * 2**32 + 2**32 - 1 - (run.finished_at - wire.instant("2010-01-01T00:00:00Z")) // 1000
+        return int(run.score) * 2**32 + 2**32 - 1 - (run.finished_at - instant("2010-01-01T00:00:00Z")) // 1000
 
     def leftovers(self) -> list[str]:
         """Keys and files of builds, checks and leases that should not be there any more."""

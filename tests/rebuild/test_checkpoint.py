@@ -20,14 +20,16 @@ from maxboard.boards import BoardRef
 from maxboard.config import parse
 from maxboard.errors import Refused, WrongUse
 from maxboard.rebuild import checkpoint
-from maxboard.rebuild.checkpoint import Checkpoint, Origin, Place, is_numeric
-from maxboard.rebuild.live import base_of
+from maxboard.rebuild.checkpoint import Checkpoint, Origin, Place
 from maxboard.rebuild.log_ends import LogBounds
+from maxboard.rebuild.part_files import is_numeric
 from maxboard.rebuild.progress import Bars
+from maxboard.rebuild.sources import base_of
 from maxboard.rebuild.store import MANIFEST, Store
+from maxboard.times import instant, rfc3339
 
 TOPICS = ("topic-1", "topic-2")
-NOW = wire.instant("2026-10-29T18:00:00Z")
+NOW = instant("2026-10-29T18:00:00Z")
 CONFIG: dict[str, Any] = {
     "kafka": {"bootstrap": "unused:1"},
     "primaries": {"one": {"url": "redis://one:1/0"}},
@@ -74,7 +76,7 @@ def test_an_analyst_reads_scores_times_and_who_is_hidden(tmp_path: Path) -> None
     frame = pl.read_parquet(tmp_path / saved.folder / "bests-*.parquet")
     assert frame["player_id"].to_list() == [7, 8]
     assert frame["score"].to_list() == [1500, 20]
-    assert [wire.rfc3339(int(at.timestamp() * 1000)) for at in frame["achieved_at"]] == [
+    assert [rfc3339(int(at.timestamp() * 1000)) for at in frame["achieved_at"]] == [
         "2026-10-26T00:01:01.000Z", "2026-10-26T00:00:00.005Z",
     ]  # fmt: skip
     assert frame["hidden"].to_list() == [False, True]

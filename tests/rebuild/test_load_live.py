@@ -19,8 +19,10 @@ from maxboard.model import Run
 from maxboard.moderation.events import Event, found
 from maxboard.moderation.history import History
 from maxboard.pipeline.ports import Failure
-from maxboard.rebuild import load_live, moderation_log
-from maxboard.rebuild.load_live import Judged, Load, Segment
+from maxboard.rebuild import blocks, load_live, moderation_log, replies
+from maxboard.rebuild.blocks import Segment
+from maxboard.rebuild.judged import Judged
+from maxboard.rebuild.load_live import Load
 from maxboard.rebuild.rows import Rows, numbers
 
 NOW = 1_793_300_000_000
@@ -57,7 +59,7 @@ def sent(commands: Iterator[tuple[int, int, list[Any]]]) -> list[tuple[int, list
 
 def test_a_stream_goes_on_where_moderation_interrupted_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """To begin it anew for each event costs as much as the whole board."""
-    monkeypatch.setattr(load_live, "BLOCK", 10)
+    monkeypatch.setattr(blocks, "BLOCK", 10)
     begun: list[int] = []
     whole = sent(load(begun)._commands(0))
     assert whole[0] == (0, ["0", "1", "2"])
@@ -114,7 +116,7 @@ class Wire:
 def test_replies_that_are_owed_after_a_refusal_are_not_taken_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(range(241, 246))  # a chunk, with others behind it on the wire
     monkeypatch.setattr(load_live, "PrimaryConnection", lambda *_: wire)
-    monkeypatch.setattr(load_live, "wait_for_replies", lambda *_: None)
+    monkeypatch.setattr(replies, "wait_for_replies", lambda *_: None)
     one = load([])
     one.target = cast("Any", SimpleNamespace(
         keys=Keys("t"), name="one", url="", server="primary 'one'",

@@ -19,8 +19,9 @@ from maxboard.pipeline.route import Routed, Router
 from maxboard.rebuild.log_ends import Stretch
 from maxboard.rebuild.log_scan import PartitionFold, ScanTask
 from maxboard.rebuild.moderation_log import changed
+from maxboard.times import instant, rfc3339
 
-NOW = wire.instant("2026-10-29T18:00:00Z")
+NOW = instant("2026-10-29T18:00:00Z")
 CONFIG: dict[str, Any] = {
     "kafka": {"bootstrap": "unused:1"},
     "primaries": {"one": {"url": "redis://one:1/0"}, "two": {"url": "redis://two:1/0"}},
@@ -67,7 +68,7 @@ EVENTS = st.lists(
 def history_of(events: list[tuple[str, str, str, int]]) -> History:
     history = History()
     for offset, (kind, player, run_id, at) in enumerate(events):
-        event = Event(f"e{offset}", kind, player, "test", wire.rfc3339(at), kind="ban" if kind == "ban" else None)  # type: ignore[arg-type]
+        event = Event(f"e{offset}", kind, player, "test", rfc3339(at), kind="ban" if kind == "ban" else None)  # type: ignore[arg-type]
         if kind in ("accept", "reject"):
             run = wire.decode(
                 json.dumps({"run_id": run_id, "player_id": player, "score": 5, "finished_at": at}).encode()

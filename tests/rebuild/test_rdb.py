@@ -12,7 +12,7 @@ from tests.rebuild.test_rows import BOARDS, rows_of, servers_order
 from tests.servers import valkey_server
 
 from maxboard.errors import Refused
-from maxboard.rebuild import load_file, rdb, rdb_check
+from maxboard.rebuild import rdb, rdb_check, snapshot
 from maxboard.rebuild.rows import Rows
 
 REPLICATION = ("a" * 40, 1)
@@ -102,4 +102,4 @@ def test_both_forms_of_a_member_are_the_same_bytes_for_the_same_rows() -> None:
 )  # fmt: skip
 def test_a_file_is_for_the_database_of_the_primarys_url(url: str, database: int) -> None:
     """A server would else start with the boards where nobody looks."""
-    assert load_file.database_of(url) == database
+    assert snapshot.database_of(url) == database

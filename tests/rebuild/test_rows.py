@@ -104,6 +104,20 @@ def test_members_know_what_they_hold_and_what_comes_again(held: set[str], asked:
         assert members.repeats(rows).tolist() == expected
 
 
+@settings(max_examples=30)
+@given(st.integers(0, 4000), st.integers(0, 2**32 - 1))
+def test_members_of_a_large_set_are_found_where_several_share_a_slot(count: int, seed: int) -> None:
+    """And those that are not there are not."""
+    random = np.random.default_rng(seed)
+    ids = random.integers(0, 10_000, (2, count))
+    held, asked = Rows(ids[0], ids[0]), Rows(ids[1], ids[1])
+    members = Members(held)
+    known = set(ids[0].tolist())
+    assert len(members) == len(known)
+    assert members.holds(asked).tolist() == [number in known for number in ids[1].tolist()]
+    assert members.holds(held).all()
+
+
 @settings(max_examples=60)
 @given(st.lists(BOARDS, max_size=4), st.integers(1, 50))
 def test_pieces_of_a_fold_add_up_to_one_maximum_a_member(

@@ -20,7 +20,7 @@ from tests.brokers import maxboard
 from maxboard.client import Client
 from maxboard.config import Settings, load
 from maxboard.devstack import Stack
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 START_S = 30.0
 BOARDS = """

@@ -20,7 +20,7 @@ from maxboard.model import Record
 from maxboard.producer import RunProducer
 from maxboard.serve.answers import BoardResult, RunResult
 from maxboard.testing import Oracle
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 pytestmark = pytest.mark.servers
 BOARDS: dict[str, dict[str, Any]] = {
@@ -71,7 +71,7 @@ class Sequel:
 
 
 def _ms(text: str) -> int:
-    from maxboard.wire import instant
+    from maxboard.times import instant
 
     return instant(text)
 

@@ -23,7 +23,7 @@ from maxboard.serve.items import Item
 from maxboard.serve.lane import Lane
 from maxboard.serve.submit import Submits
 from maxboard.serve.told import Before, Pending
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 NOW = 1_790_000_000_000
 ANY = Composer("highest", 0, 100, 0, 1000, 32)

@@ -12,7 +12,7 @@ from tests.simulation.scene import BAD, CONFIG, START_MS
 from maxboard.board.registry import MODERATION, runs_field
 from maxboard.model import Record
 from maxboard.testing import ManualClock
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 SMALL_MAX = CONFIG["small"]["score_max"]
 

@@ -11,8 +11,8 @@ import pytest
 from maxboard.boards import Board, Boards, set_digest
 from maxboard.errors import WrongUse
 from maxboard.score import Composer
+from maxboard.times import instant
 from maxboard.windows import NEVER_MS
-from maxboard.wire import instant
 
 NOW = instant("2026-10-29T18:04:05Z")
 WEEK, DAY = 604_800_000, 86_400_000

@@ -12,6 +12,7 @@ from maxboard.checks import Finding, ServerFacts
 from maxboard.config import Kafka, parse
 from maxboard.log import checks as log_checks
 from maxboard.log.topics import TopicFacts, needs
+from maxboard.words import count
 
 INFO = {
     "server_name": "valkey",
@@ -296,3 +297,25 @@ def test_copies_and_in_sync_brokers_are_judged_by_what_is_configured() -> None:
     assert judged(two, 3, 2) == ["min-insync"]  # one broker down, and nothing can be written
     assert judged(facts(min_insync_replicas="1"), 3, None) == ["min-insync"]
     assert judged(facts(), 3, 3) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "said"),
+    [
+        (0, ("run",), "0 runs"),
+        (1, ("run",), "1 run"),
+        (1_000, ("dead letter",), "1,000 dead letters"),
+        (1, ("copy", "copies"), "1 copy"),
+        (2, ("copy", "copies"), "2 copies"),
+        (1, ("record waits", "records wait"), "1 record waits"),
+    ],
+)
+def test_a_number_agrees_with_its_noun(number: int, words: tuple[str, ...], said: str) -> None:
+    """What every message with a count is made with."""
+    assert count(number, *words) == said
+
+
+def test_bytes_are_said_in_the_unit_that_people_read() -> None:
+    assert [board_checks.size(n) for n in (0, 1, 2, 1_023, 1_536)] == [
+        "0 bytes", "1 byte", "2 bytes", "1023 bytes", "1.5 KiB"
+    ]  # fmt: skip

@@ -19,7 +19,7 @@ from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.ports import Found, Letter
 from maxboard.pipeline.route import Router
 from maxboard.testing import ManualClock
-from maxboard.wire import instant, rfc3339
+from maxboard.times import instant, rfc3339
 
 MONDAY = instant("2026-11-02T00:00:00Z")
 WEEK = "w:2026-W45"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from maxboard.moderation.events import Event
 from maxboard.moderation.history import History
 from maxboard.pipeline.expiry import AGAIN_MS, Expiry
-from maxboard.wire import instant, rfc3339
+from maxboard.times import instant, rfc3339
 
 NOON = instant("2026-11-02T12:00:00Z")
 

@@ -13,7 +13,7 @@ from maxboard.errors import DeadLetter
 from maxboard.model import Run
 from maxboard.moderation.events import MAX_EVENT_BYTES, Event, RunFound, decode_event, encode_event, found
 from maxboard.moderation.history import History
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 AT = 1_790_000_000_000
 PLAYERS, RUNS = ("p1", "p2"), ("r1", "r2")

@@ -20,17 +20,18 @@ from maxboard.cli import cli, main
 from maxboard.cli.audit import chosen
 from maxboard.cli.judge import judged
 from maxboard.cli.moderation_list import listed
-from maxboard.cli.moderation_runs import counting
+from maxboard.cli.moderation_runs import counting, newest, not_found
 from maxboard.errors import Refused, WrongUse
 from maxboard.log.partition import partition_of
 from maxboard.model import Run
 from maxboard.moderation import decide
 from maxboard.moderation.decide import Asked
 from maxboard.moderation.events import MAX_EVENT_BYTES, Event, encode_event
+from maxboard.moderation.find import Beginning
 from maxboard.moderation.history import Entry, History
 from maxboard.moderation.log import Read
 from maxboard.moderation.runs import Delivery, Waiting, distinct, glob
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 AT = 1_793_297_045_000  # 2026-10-29T18:04:05Z, in weekly:2026-W44
 ASKED = Asked("ops", "aimbot", AT)
@@ -380,6 +381,28 @@ def test_a_dry_run_with_moderation_lets_verdicts_outrank_rules() -> None:
     assert line["boards"] == [{"board": "weekly:2026-W44", "action": "accept", "rule": "moderation"}]
 
 
+# ------------------------------------------------------------------------- runs that the log may have lost
+def test_a_run_that_is_not_found_may_be_older_than_a_log_that_was_cut() -> None:
+    """Where it begins, and what is possible without the run."""
+    whole = "no run r of p1 in the log or waiting: look for its id in `maxboard pending`"
+    assert str(not_found("reject", "r", "p1", None)) == whole
+    said = str(not_found("reject", "r", "p1", Beginning(2, 1_200, AT)))
+    assert said.startswith(f"{whole}; the log begins at offset 1,200 of partition 2 (2026-10-29 18:04:05 UTC), so")
+    assert "cannot be rejected alone: `maxboard ban PLAYER`" in said
+    said = str(not_found("accept", "r", None, Beginning(0, 7, None)))
+    assert said.startswith("no run r in the log or waiting")
+    assert "begins at offset 7 of partition 0, so the run may be older, and then it cannot be accepted" in said
+
+
+def test_where_the_log_begins_is_told_of_the_players_own_partition_else_of_the_one_that_lost_most() -> None:
+    own = partition_of(b"p1", 3)
+    begin = [Beginning(p, 5, AT - p) for p in range(3)]
+    assert newest([], "p1", 3) is None
+    assert newest(begin, "p1", 3) == begin[own]
+    assert newest(begin, None, 3) == begin[0]
+    assert newest([*begin[:2], Beginning(2, 9, None)], None, 3) == Beginning(2, 9, None)  # emptied
+
+
 # ------------------------------------------------------------------------------------- the command line
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -437,6 +460,9 @@ def test_an_invalid_line_of_a_file_stops_all_of_it(path: Path, tmp_path: Path) -
     with pytest.raises(
         WrongUse, match=r"2 of the file's lines hold no player id: line 2 'a b', line 5 'x\|y'; nothing"
     ):
+        CliRunner().invoke(cli, words, catch_exceptions=False)
+    ids.write_text("a b\n")
+    with pytest.raises(WrongUse, match=r"1 of the file's lines holds no player id: line 1 'a b'; nothing"):
         CliRunner().invoke(cli, words, catch_exceptions=False)
 
 

@@ -15,7 +15,7 @@ from maxboard.moderation.history import Entry, History
 from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.owner import Part, Words, learn, parts
 from maxboard.pipeline.route import Router
-from maxboard.wire import instant, rfc3339
+from maxboard.times import instant, rfc3339
 
 MONDAY = instant("2026-11-02T00:00:00Z")
 HOUR, WEEK = 3_600_000, 604_800_000

@@ -20,6 +20,7 @@ from maxboard.log.encode import encode
 from maxboard.log.lines import Line, key_and_problem, lines
 from maxboard.model import Run
 from maxboard.producer import Batch, Delivery, NotDelivered, RunProducer
+from maxboard.times import FIRST_MS, LAST_MS, instant
 
 RUN = {"run_id": "r-1", "player_id": "p1", "score": 10, "finished_at": "2026-10-29T18:04:05.123Z"}
 NOWHERE = Kafka(bootstrap="127.0.0.1:1")
@@ -30,7 +31,7 @@ runs = st.builds(
     run_id=ids,
     player_id=ids,
     score=scores,
-    finished_at=st.integers(wire.FIRST_MS, wire.LAST_MS),
+    finished_at=st.integers(FIRST_MS, LAST_MS),
     tags=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
 )
 
@@ -46,7 +47,7 @@ def test_a_mapping_may_hold_numbers_as_ids_and_aware_times_and_keeps_its_other_f
     at = datetime(2026, 10, 29, 20, 4, 5, 123_999, tzinfo=timezone(timedelta(hours=2)))
     value, key = encode({**RUN, "player_id": 9007199254740993, "finished_at": at, "version": "1.2"})
     assert key == b"9007199254740993"
-    assert wire.decode(value) == Run("r-1", "9007199254740993", 10, wire.instant("2026-10-29T18:04:05.123Z"))
+    assert wire.decode(value) == Run("r-1", "9007199254740993", 10, instant("2026-10-29T18:04:05.123Z"))
     assert b'"version":"1.2"' in value
 
 
@@ -93,7 +94,7 @@ def test_a_missing_field_is_named() -> None:
         Run("r", "p", float("nan"), 0),  # type: ignore[arg-type]
         Run("r", "p", 1.1, 0),  # type: ignore[arg-type]
         Run("r", 7, 1, 0),  # type: ignore[arg-type]
-        Run("r", "p", 1, wire.LAST_MS + 1),
+        Run("r", "p", 1, LAST_MS + 1),
         Run("r", "p", 1, datetime(2026, 1, 1, tzinfo=UTC)),  # type: ignore[arg-type]
     ],
 )

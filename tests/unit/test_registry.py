@@ -17,7 +17,7 @@ from maxboard.board.registry import (
 )
 from maxboard.boards import Board, BoardRef, Boards
 from maxboard.score import Composer
-from maxboard.wire import instant
+from maxboard.times import instant
 
 NOW = instant("2026-10-29T18:04:05Z")
 WEEKLY = Board("weekly", "one", "iso-week", Composer("highest", 0, 8_000_000, 0, 1, 30), keep=604_800_000)

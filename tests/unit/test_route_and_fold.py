@@ -18,7 +18,7 @@ from maxboard.pipeline.fold import Fold, folds
 from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.reach import earliest_needed
 from maxboard.pipeline.route import Routed, Router
-from maxboard.wire import instant, rfc3339
+from maxboard.times import instant, rfc3339
 
 HOUR, DAY, WEEK = 3_600_000, 86_400_000, 604_800_000
 SUNDAY = instant("2026-11-01T23:59:00Z")  # the last minute of 2026-W44

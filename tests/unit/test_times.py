@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maxboard.wire import FIRST_MS, LAST_MS, instant, rfc3339
+from maxboard.times import FIRST_MS, LAST_MS, instant, rfc3339
 
 AT = 1_793_297_045_000  # 2026-10-29T18:04:05Z
 

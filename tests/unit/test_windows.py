@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from maxboard import windows
+from maxboard.times import instant
 from maxboard.windows import NEVER_MS, WindowKind, duration_ms, duration_text, parse_part, window_finder
-from maxboard.wire import instant
 
 
 @pytest.fixture(params=["UTC", "Asia/Seoul", "America/Los_Angeles"])

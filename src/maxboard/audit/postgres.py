@@ -23,7 +23,7 @@ from maxboard.log import topic_reader
 from maxboard.log.client import error_of
 from maxboard.log.offsets import Offsets
 from maxboard.moderation.events import decode_event
-from maxboard.wire import instant
+from maxboard.times import instant
 
 BATCH = 1_000  # records a transaction
 CONNECT_S = 5

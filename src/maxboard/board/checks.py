@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from maxboard.checks import Finding, ServerFacts, danger, warning
+from maxboard.words import count
 
 OLDEST = {"redis": (7, 2), "valkey": (8, 0)}  # 7.2 brought ZREVRANK … WITHSCORE, which apply_runs lives on
 PRODUCTS = {"redis": "Redis", "valkey": "Valkey"}
@@ -119,8 +120,8 @@ def _memory(facts: ServerFacts) -> Iterator[Finding]:
         yield warning(
             "memory",
             facts.subject,
-            f"{facts.address} uses {size(used)} of {size(room)} ({name}); its boards' {facts.members:,} members "
-            f"need {size(needed)} once more in a rebuild",
+            f"{facts.address} uses {size(used)} of {size(room)} ({name}); its boards' "
+            f"{count(facts.members, 'member needs', 'members need')} {size(needed)} once more in a rebuild",
             "a rebuild beside the old boards fills the server, and runs wait",
             "raise maxmemory, or add memory, before a rebuild is needed",
         )
@@ -191,7 +192,7 @@ def waiting(facts: ServerFacts, replicas: int) -> list[Finding]:
     there = facts.number("connected_slaves")
     if facts.replica or facts.error or there >= replicas:
         return []
-    text = f"{facts.address} has {there} replicas connected, wait_replicas says {replicas}"
+    text = f"{facts.address} has {count(there, 'replica')} connected, wait_replicas says {replicas}"
     lost = "no run counts as applied, and offsets are not committed, until they are there"
     return [warning("replica-health", facts.subject, text, lost, "start them, or lower wait_replicas")]
 
@@ -209,10 +210,12 @@ def _clock(facts: ServerFacts) -> Iterator[Finding]:
         yield warning("clock-skew", facts.subject, text, "ages and expiries are off by as much", mend)
 
 
-def size(count: int) -> str:
+def size(number: int) -> str:
     """A number of bytes for people."""
-    value, units = float(count), ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    value, units = float(number), ["bytes", "KiB", "MiB", "GiB", "TiB"]
     while value >= 1024 and len(units) > 1:
         value /= 1024
         units.pop(0)
-    return f"{value:.0f} bytes" if units[0] == "bytes" else f"{value:.1f} {units[0]}"
+    if units[0] == "bytes":
+        return f"{value:.0f} {'byte' if number == 1 else 'bytes'}"
+    return f"{value:.1f} {units[0]}"

@@ -18,6 +18,7 @@ from maxboard.errors import NotYet, WrongUse
 from maxboard.keys import Keys, reference
 from maxboard.model import Score
 from maxboard.score import COMPOSITE_BITS
+from maxboard.words import count
 
 PAGE = 1_000  # entries a call: about half a millisecond of the server's only thread
 
@@ -168,9 +169,9 @@ def how_far(log: LogState) -> str:
     records, unread = behind(log)
     parts = []
     if records:
-        parts.append(f"at least {records:,} {'record' if records == 1 else 'records'} behind")
+        parts.append(f"at least {count(records, 'record')} behind")
     if unread:
-        parts.append(f"{unread} of {len(log.fields())} partitions never read")
+        parts.append(f"{unread} of {count(len(log.fields()), 'partition')} never read")
     return f"{', '.join(parts)}; wait for the applier (maxboard apply)"
 
 

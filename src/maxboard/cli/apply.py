@@ -19,7 +19,7 @@ from maxboard.checks import NAMES
 from maxboard.cli.guard import Guard
 from maxboard.config import Settings, load
 from maxboard.errors import NotYet, Stop, WrongUse
-from maxboard.log.checks import count
+from maxboard.words import count
 
 if TYPE_CHECKING:
     from maxboard.pipeline.loop import Worker
@@ -251,7 +251,8 @@ def _work(settings: Settings, options: Options, guard: Guard) -> None:
     progress(totals_of(worker), last=True)
     progress.end()
     if options.until_caught_up and not caught_up:
-        raise NotYet(f"stopped before it was caught up: {worker.applier.lag:,} records wait; run it again")
+        left = count(worker.applier.lag, "record waits", "records wait")
+        raise NotYet(f"stopped before it was caught up: {left}; run it again")
 
 
 def _supervise(path: Path, options: Options) -> None:

@@ -15,6 +15,7 @@ from maxboard.config import Settings, load
 from maxboard.errors import WrongUse
 from maxboard.moderation import decide
 from maxboard.moderation.history import Entry
+from maxboard.words import count
 
 COLUMNS = (
     Column("offset", right=True), Column("recorded (UTC)"), Column("what"), Column("player"), Column("by"),
@@ -65,10 +66,10 @@ def audit(
         render.print_json_lines([event_json(entry) for entry in found])
         return
     rows = [Row([render.safe(cell) for cell in _cells(entry)], STYLES[entry.event.type]) for entry in found]
-    title = f"{len(found):,} {'decision' if len(found) == 1 else 'decisions'}"
-    render.print_table(title, COLUMNS, rows, "nothing was decided")
+    render.print_table(count(len(found), "decision"), COLUMNS, rows, "nothing was decided")
     if read.tombstones or read.bad:
-        click.echo(f"skipped: {read.tombstones:,} tombstones, {len(read.bad):,} records that are no events", err=True)
+        bad = count(len(read.bad), "record that is no event", "records that are no events")
+        click.echo(f"skipped: {count(read.tombstones, 'tombstone')}, {bad}", err=True)
 
 
 def chosen(
@@ -101,4 +102,5 @@ def _project(settings: Settings, url: str, follow: bool) -> None:
         done = postgres.project(
             settings.kafka, url, follow=follow, stop=lambda: interrupt.asked, progress=progress("projected")
         )
-    click.echo(f"{done.events:,} new events, {done.skipped:,} records that are none; at offset {done.position:,}")
+    skipped = count(done.skipped, "record that is none", "records that are none")
+    click.echo(f"{count(done.events, 'new event')}, {skipped}; at offset {done.position:,}")

@@ -15,6 +15,7 @@ from maxboard.cli import render
 from maxboard.cli.rebuild import base_option, in_order, jobs_option, place_of, trimmed_option, work_option
 from maxboard.cli.render import Column, Row
 from maxboard.config import load
+from maxboard.words import count
 
 if TYPE_CHECKING:
     from maxboard.rebuild.checkpoint import Checkpoint
@@ -76,7 +77,8 @@ def checkpoint(config: Path, /, board: str, url: str | None, keep: int | None, a
     if as_json:
         render.print_json(_json(made) | {"removed": gone})
         return
-    click.echo(f"{made.where}: {made.manifest.members:,} members, {made.manifest.held:,} held runs")
+    members, held = count(made.manifest.members, "member"), count(made.manifest.held, "held run")
+    click.echo(f"{made.where}: {members}, {held}")
     for folder in gone:
         click.echo(f"removed {folder}")
 

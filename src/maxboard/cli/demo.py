@@ -26,6 +26,7 @@ from maxboard.cli.demo_view import Progress, View
 from maxboard.cli.dev import DEFAULT_DIRECTORY, directory_option
 from maxboard.devstack import Stack
 from maxboard.errors import MaxboardError, Refused, WrongUse
+from maxboard.words import count
 
 RUNS, PLAYERS, RATE = 300_000, 100_000, 1_000
 TOP, TOP_LIVE = 10, 5
@@ -70,8 +71,8 @@ def demo(directory: Path, runs: int | None, players: int, workers: int, forever:
         signal.signal(number, signal.default_int_handler)
     runs = runs or RUNS
     view, begun = View(), time.monotonic()
-    what = f"{rate or RATE:,} runs a second" if forever else f"{runs:,} runs"
-    view.head(f"maxboard demo: {what} of {players:,} players, through Kafka onto two boards")
+    what = f"{count(rate or RATE, 'run')} a second" if forever else count(runs, "run")
+    view.head(f"maxboard demo: {what} of {count(players, 'player')}, through Kafka onto two boards")
     with ExitStack() as ending:
         stage = _set_up(view, directory, ending)
         boards = Boards(stage.settings, ending)
@@ -116,16 +117,16 @@ def _once(view: View, stage: Stage, boards: Boards, runs: int, players: int, wor
     with view.progress("sending"):
         view.line(stage.start(*words).wait())
 
-    some = "1 worker" if workers == 1 else f"{workers} workers"
-    view.step("apply", f"from Kafka to both boards, {some}", stage.shown(*_apply(workers)))
+    view.step("apply", f"from Kafka to both boards, {count(workers, 'worker')}", stage.shown(*_apply(workers)))
     begun = time.monotonic()
     with view.progress("starting workers") as progress:
         stage.start(*_apply(workers)).wait(_watch(progress, boards, runs))
     spent = time.monotonic() - begun
     applied, letters = boards.applied(), boards.records(stage.settings.kafka.topics.dead_letters)
     if applied != runs or letters:
-        raise Refused(f"{runs:,} runs were sent, {applied:,} applied, and {letters:,} became dead letters")
-    view.line(f"applied all {runs:,} runs to {len(NAMES)} boards in {spent:.1f} s, 0 dead letters")
+        became = count(letters, "became a dead letter", "became dead letters")
+        raise Refused(f"{count(runs, 'run was', 'runs were')} sent, {applied:,} applied, and {became}")
+    view.line(f"applied {_all(runs)} to {len(NAMES)} boards in {spent:.1f} s, 0 dead letters")
     view.line(
         f"{runs / spent:,.0f} runs/s, {runs * len(NAMES) / spent:,.0f} board updates/s, start of the workers included"
     )
@@ -136,6 +137,10 @@ def _once(view: View, stage: Stage, boards: Boards, runs: int, players: int, wor
     player = _look_up(view, stage, boards, refs)
     with view.progress("reading every entry"):
         return boards.snapshot(), player
+
+
+def _all(runs: int) -> str:
+    return "the 1 run" if runs == 1 else f"all {runs:,} runs"
 
 
 def _apply(workers: int) -> tuple[str, ...]:
@@ -181,16 +186,18 @@ def _replay(view: View, stage: Stage, boards: Boards, first: Snapshot, workers: 
         spent = time.monotonic() - begun
         second = boards.snapshot()
     if (read := boards.committed(group)) != boards.sent():
-        raise Refused(f"the replay committed {read:,} of {boards.sent():,} runs: not all of the log was read again")
-    view.line(f"read and applied all {read:,} runs once more in {spent:.1f} s")
+        sent = count(boards.sent(), "run")
+        raise Refused(f"the replay committed {read:,} of {sent}: not all of the log was read again")
+    view.line(f"read and applied {_all(read)} once more in {spent:.1f} s")
     width = max(map(len, first.boards))
     for reference, (digest, members) in first.boards.items():
         again, _ = second.boards.get(reference, ("", 0))
         same = "byte for byte the same" if again == digest else "NOT the same"
-        view.line(f"{reference:{width}}  {members:>7,} entries  sha256 {digest[:DIGITS]}…  {same}")
+        entries = "entry  " if members == 1 else "entries"
+        view.line(f"{reference:{width}}  {members:>7,} {entries}  sha256 {digest[:DIGITS]}…  {same}")
     # A player's equal run in the same tick is another event of the same best: not new.
     new = len(second.events - first.events) if second.bests != first.bests else 0
-    view.line(f"rank changes: {len(first.events):,} events before, {new:,} new ones after")
+    view.line(f"rank changes: {count(len(first.events), 'event')} before, {count(new, 'new one')} after")
     if first.boards != second.boards or new:
         raise Refused("the replay changed something; the boards above that are not the same say where")
 
@@ -241,7 +248,7 @@ def _forever(view: View, stage: Stage, boards: Boards, players: int, workers: in
     for child in (generator, applier):
         child.stop()
         child.check()
-    view.line(f"{boards.sent():,} runs are in the log, {boards.applied():,} of them on the boards")
+    view.line(f"{count(boards.sent(), 'run is', 'runs are')} in the log, {boards.applied():,} of them on the boards")
 
 
 def _watch_forever(view: View, boards: Boards, live: Live | None, children: tuple[Child, ...]) -> None:

@@ -16,6 +16,7 @@ from rich.text import Text
 from maxboard.board.reader import Answer, Entry
 from maxboard.cli import render
 from maxboard.cli.read import PLACES, title
+from maxboard.words import count
 
 GAP = 4  # columns between two boards
 STEP_WIDTH = 9
@@ -105,7 +106,7 @@ class View:
             if answer.entries:
                 first = answer.entries[0]
                 leads = f"{first.player_id} leads with {render.number(first.score)}"
-                parts.append(f"{answer.ref.reference}: {answer.members:,} players, {leads}")
+                parts.append(f"{answer.ref.reference}: {count(answer.members, 'player')}, {leads}")
             else:
                 parts.append(f"{answer.ref.reference}: {answer.state if answer.state != 'live' else 'nobody yet'}")
         click.echo("   ".join([render.moment(now)[11:19], *parts]))

@@ -13,6 +13,7 @@ import click
 
 from maxboard.devstack import Report, Stack, Status
 from maxboard.errors import NotYet, WrongUse
+from maxboard.words import count
 
 DEFAULT_DIRECTORY = Path(".maxboard")
 
@@ -58,9 +59,8 @@ def _tell(stack: Stack, directory: Path, report: Report) -> None:
     if not report.started:
         click.echo(f"already up: all {len(report.kept)} servers run; nothing was started")
     else:
-        noun = "server" if len(report.started) == 1 else "servers"
         kept = f" ({len(report.kept)} ran already)" if report.kept else ""
-        click.echo(f"up: {len(report.started)} {noun} started in {report.seconds:.1f} s{kept}")
+        click.echo(f"up: {count(len(report.started), 'server')} started in {report.seconds:.1f} s{kept}")
     click.echo(f"next: {_command(directory, 'init')}")
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import click
 import redis
 
-from maxboard import wire
 from maxboard.board.client import address, answering, connect
 from maxboard.board.reader import Answer, BoardNotLive, Reader
 from maxboard.board.registry import MODERATION, composite, parse_log, text
@@ -26,6 +25,8 @@ from maxboard.moderation.runs import Delivery, Waiting
 from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.route import Routed, Router
 from maxboard.score import COMPOSITE_BITS
+from maxboard.times import rfc3339
+from maxboard.words import count
 
 TOLD = 5  # runs above the best, and the reason why each does not count
 NO_COMPOSITE = 1 << COMPOSITE_BITS  # of a run that the board cannot hold: told before all others
@@ -192,11 +193,11 @@ def _json(ref: BoardRef, player: str, facts: Facts, read: log.Read, searched: Se
         "player_id": player,
         "rank": answer.rank,
         "score": None if best is None else ref.score(best),
-        "achieved_at": None if best is None else wire.rfc3339(ref.achieved_at(best)),
+        "achieved_at": None if best is None else rfc3339(ref.achieved_at(best)),
         "composite": None if best is None else str(best),
         "members": answer.members,
         "state": answer.state,
-        "as_of": None if answer.as_of is None else wire.rfc3339(answer.as_of),
+        "as_of": None if answer.as_of is None else rfc3339(answer.as_of),
         "age_ms": answer.age_ms,
         "epoch": answer.epoch,
         "position": answer.position,
@@ -209,7 +210,7 @@ def _json(ref: BoardRef, player: str, facts: Facts, read: log.Read, searched: Se
             {
                 "run_id": w.run_id,
                 "score": ref.score(w.composite),
-                "achieved_at": wire.rfc3339(ref.achieved_at(w.composite)),
+                "achieved_at": rfc3339(ref.achieved_at(w.composite)),
             }
             for w in facts.waiting
         ],
@@ -221,7 +222,7 @@ def _json(ref: BoardRef, player: str, facts: Facts, read: log.Read, searched: Se
 
 
 def _waiting_json(one: Waiting) -> dict[str, Any]:
-    achieved = wire.rfc3339(one.ref.achieved_at(one.composite))
+    achieved = rfc3339(one.ref.achieved_at(one.composite))
     return {"run_id": one.run_id, "score": one.ref.score(one.composite), "achieved_at": achieved}
 
 
@@ -229,9 +230,9 @@ def _run_json(one: Delivery) -> dict[str, Any]:
     return {
         "run_id": one.run.run_id,
         "score": one.run.score,
-        "finished_at": wire.rfc3339(one.run.finished_at),
+        "finished_at": rfc3339(one.run.finished_at),
         "tags": one.run.tags,
-        "recorded_at": wire.rfc3339(one.time),
+        "recorded_at": rfc3339(one.time),
         "partition": one.partition,
         "offset": one.offset,
     }
@@ -290,4 +291,4 @@ def _moderation_lines(player: str, facts: Facts, read: log.Read) -> Iterable[str
         what = f"run {entry.event.run_id}" if entry.event.run_id else player
         yield f"decided   {what} {decide.said(entry)}"
     if behind:
-        yield f"          the primary is {behind:,} moderation {'event' if behind == 1 else 'events'} behind"
+        yield f"          the primary is {count(behind, 'moderation event')} behind"

@@ -22,7 +22,8 @@ from maxboard.moderation import decide
 from maxboard.moderation.history import History
 from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.route import Routed, Router
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
+from maxboard.words import count
 
 BATCH = 1_000  # runs that a callable is asked about at once, as an applier does
 COLUMNS = (Column("board"), Column("action"), Column("rule"), Column("runs", right=True))
@@ -59,7 +60,7 @@ def judge(config: Path, dry_run: bool, file: str, at: str | None, with_moderatio
             counts[found["board"], found["action"], found["rule"] or ""] += 1
     if not as_json:
         rows = [Row((board, action, rule or "-", f"{n:,}")) for (board, action, rule), n in sorted(counts.items())]
-        render.print_table(f"{runs:,} {'run' if runs == 1 else 'runs'}", COLUMNS, rows, "no run is for any board")
+        render.print_table(count(runs, "run"), COLUMNS, rows, "no run is for any board")
 
 
 def judged(settings: Settings, history: History, lines: Iterable[bytes], at: int | None) -> Iterator[Line]:

@@ -9,14 +9,15 @@ from typing import Any
 
 import click
 
-from maxboard import wire
 from maxboard.cli import render
 from maxboard.cli.render import Column, Row
 from maxboard.config import load
 from maxboard.errors import ConfigError, Refused, WrongUse
 from maxboard.serve import keys as api_keys
 from maxboard.serve.keys import SCOPES, ApiKey
+from maxboard.times import rfc3339
 from maxboard.windows import duration_ms
+from maxboard.words import count
 
 COLUMNS = (
     Column("id"), Column("name"), Column("scopes"), Column("created (UTC)"), Column("expires (UTC)"),
@@ -85,8 +86,8 @@ def list_(config: Path, as_json: bool, path: Path | None) -> None:
     if as_json:
         render.print_json_lines([_json(key, now) for key in found])
         return
-    count = f"{len(found)} {'key' if len(found) == 1 else 'keys'}"
-    render.print_table(count, COLUMNS, [_row(key, now) for key in found], "no keys: maxboard keys add NAME")
+    rows = [_row(key, now) for key in found]
+    render.print_table(count(len(found), "key"), COLUMNS, rows, "no keys: maxboard keys add NAME")
 
 
 def _json(key: ApiKey, now: int) -> dict[str, Any]:
@@ -94,8 +95,8 @@ def _json(key: ApiKey, now: int) -> dict[str, Any]:
         "id": key.id,
         "name": key.name,
         "scopes": key.scopes,
-        "created": wire.rfc3339(key.created),
-        "expires": wire.rfc3339(key.expires) if key.expires else None,
+        "created": rfc3339(key.created),
+        "expires": rfc3339(key.expires) if key.expires else None,
         "valid": not key.expires or key.expires > now,
         "rate": key.rate or None,
         "signed": bool(key.signing),

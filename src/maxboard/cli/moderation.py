@@ -18,6 +18,7 @@ from maxboard.moderation import decide, log
 from maxboard.moderation.decide import Plan
 from maxboard.moderation.events import Event, Kind
 from maxboard.moderation.history import Ban
+from maxboard.words import count
 
 FEW = 20  # players whose places are read and told one by one
 NAMED = 10  # ids that a summary names of each kind
@@ -62,7 +63,7 @@ def ban(config: Path, players: list[str], shadow: bool, until: str | None, askin
     appended = record(settings, plan.events)
     verb = "shadow-banned" if shadow else "banned"
     if len(players) > FEW:
-        _summary(plan, f"{verb}", "were banned like this already", "replaced an older ban")
+        _summary(plan, verb, "banned like this already", "replaced an older ban")
     else:
         ends = "" if end is None else f" until {render.moment(end)} UTC"
         for event in plan.events:
@@ -94,7 +95,7 @@ def unban(config: Path, players: list[str], asking: Asking) -> None:
         raise Refused(f"{_names(plan.nothing)} {'is' if len(players) == 1 else 'are'} not banned: nothing was recorded")
     appended = record(settings, plan.events)
     if len(players) > FEW:
-        _summary(plan, "unbanned", "were not banned", "")
+        _summary(plan, "unbanned", "not banned", "")
     else:
         for event in plan.events:
             because = f": {asked.reason}" if asked.reason else ""
@@ -151,11 +152,11 @@ def _players(given: Sequence[str], file: str | None, skip_invalid: bool) -> list
             shown = ", ".join(f"line {n} {render.safe(text[:40])!r}" for n, text in ids.invalid[:NAMED])
             more = f" and {len(ids.invalid) - NAMED:,} more" if len(ids.invalid) > NAMED else ""
             if not skip_invalid:
+                some = count(len(ids.invalid), "of the file's lines holds", "of the file's lines hold")
                 raise WrongUse(
-                    f"{len(ids.invalid):,} of the file's lines hold no player id: {shown}{more}; "
-                    "nothing was recorded: correct them, or add --skip-invalid"
+                    f"{some} no player id: {shown}{more}; nothing was recorded: correct them, or add --skip-invalid"
                 )
-            click.echo(f"skipped {len(ids.invalid):,} lines without a player id: {shown}{more}", err=True)
+            click.echo(f"skipped {count(len(ids.invalid), 'line')} without a player id: {shown}{more}", err=True)
         found |= dict.fromkeys(ids.valid)
     if not found:
         raise WrongUse("name at least one player, or a --file with players")
@@ -203,9 +204,9 @@ def _names(players: Sequence[str]) -> str:
 
 
 def _summary(plan: Plan, verb: str, nothing: str, replaced: str) -> None:
-    click.echo(f"{verb} {len(plan.events):,} players")
+    click.echo(f"{verb} {count(len(plan.events), 'player')}")
     again = [event.player_id for event in plan.events if event.player_id in plan.before]
     if replaced and again:
         click.echo(f"  {len(again):,} {replaced}: {_names(again)}")
     if plan.nothing:
-        click.echo(f"  {len(plan.nothing):,} {nothing}: {_names(plan.nothing)}")
+        click.echo(f"  {count(len(plan.nothing), 'was', 'were')} {nothing}: {_names(plan.nothing)}")

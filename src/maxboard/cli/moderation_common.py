@@ -21,6 +21,8 @@ from maxboard.model import Score
 from maxboard.moderation import decide, in_force, log
 from maxboard.moderation.events import Event
 from maxboard.moderation.history import Entry
+from maxboard.times import instant, rfc3339
+from maxboard.words import count
 
 REDRAW_S = 0.2
 BOARDS_LOOKED_AT = 1_000  # a call each: about a tenth of a second
@@ -77,7 +79,7 @@ def now_ms() -> int:
 
 def when(text: str) -> str:
     """An RFC 3339 time in UTC for people."""
-    return f"{render.moment(wire.instant(text))} UTC"
+    return f"{render.moment(instant(text))} UTC"
 
 
 def player_id(text: str) -> str:
@@ -130,12 +132,8 @@ def finish(settings: Settings, position: int, wait: float | None, *, recorded: b
         raise in_force.not_yet(missing)
     found = in_force.servers(settings)
     primaries = sum(not server.replica for server in found)
-    replicas = f" and {_count(len(found) - primaries, 'replica')}" if len(found) > primaries else ""
-    click.echo(f"in force on {_count(primaries, 'primary', 'primaries')}{replicas}")
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    replicas = f" and {count(len(found) - primaries, 'replica')}" if len(found) > primaries else ""
+    click.echo(f"in force on {count(primaries, 'primary', 'primaries')}{replicas}")
 
 
 def read_log(settings: Settings) -> log.Read:
@@ -209,6 +207,6 @@ def event_json(entry: Entry) -> dict[str, Any]:
         "run": event.run,
         "also": event.also,
         "offset": entry.offset,
-        "recorded_at": wire.rfc3339(entry.time),
+        "recorded_at": rfc3339(entry.time),
     }
     return line

@@ -14,7 +14,8 @@ from maxboard.cli.render import Column, Row
 from maxboard.config import load
 from maxboard.moderation.events import Kind
 from maxboard.moderation.history import Entry
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
+from maxboard.words import count
 
 BAN_COLUMNS = (
     Column("player"), Column("kind"), Column("since (UTC)"), Column("until (UTC)"), Column("by"), Column("reason"),
@@ -42,7 +43,7 @@ def bans(config: Path, player: str | None, kind: Kind | None, everything: bool, 
     columns = BAN_COLUMNS if everything else BAN_COLUMNS[:-1]
     rows = [Row(row.cells[: len(columns)], row.style) for row in rows]
     active = sum(row["active"] for row in found)
-    title = f"{active:,} hidden {'player' if active == 1 else 'players'}"
+    title = count(active, "hidden player")
     render.print_table(title, columns, rows, f"{player} is not banned" if player else "nobody is banned")
 
 

@@ -29,12 +29,14 @@ from maxboard.cli.render import Column, Row
 from maxboard.config import Settings, load
 from maxboard.errors import MaxboardError, NotYet, Refused, WrongUse
 from maxboard.keys import Keys
+from maxboard.log.partition import partition_of
 from maxboard.moderation import decide, find
 from maxboard.moderation.events import Event
 from maxboard.moderation.runs import Delivery, Waiting, distinct
 from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.route import Routed, Router
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
+from maxboard.words import count
 
 PENDING = (Column("board"), Column("player"), Column("run"), Column("score", right=True), Column("achieved (UTC)"))
 Word = Literal["accept", "reject"]
@@ -85,8 +87,8 @@ def pending(config: Path, board: str | None, player: str | None, limit: int | No
         render.print_json_lines([_waiting_json(one) for one in shown])
     else:
         rows = [Row(_cells(one)) for one in shown]
-        count = f"{len(held):,} {'run waits' if len(held) == 1 else 'runs wait'} for a verdict"
-        render.print_table(count, PENDING, rows, "nothing is held")
+        title = f"{count(len(held), 'run waits', 'runs wait')} for a verdict"
+        render.print_table(title, PENDING, rows, "nothing is held")
     for text in failed[:-1]:
         click.echo(f"maxboard: {text}", err=True)
     if failed:
@@ -154,15 +156,38 @@ def _deliveries(settings: Settings, word: Word, which: Which, held: Sequence[Wai
     told = progress("searching the log:")
     with find.opened(settings.kafka) as log:
         found = find.deliveries(log, run, player, held, settings.judge.max_future, told, everywhere=everywhere)
+        if not found and not held:
+            raise not_found(word, run, player, newest(log.beginnings(), player, len(log.bounds)))
     if found:
         return found
-    if not held:
-        whose = "" if player is None else f" of {player}"
-        raise Refused(f"no run {run}{whose} in the log or waiting: look for its id in `maxboard pending`")
     if word == "accept":
         raise Refused(f"run {run} waits, but the log no longer holds it as it was: it can only be rejected")
     now = now_ms()  # its record time is lost; a reject does not depend on it
     return distinct(Delivery(now, 0, i, one.run()) for i, one in enumerate(held))
+
+
+def newest(begin: Collection[find.Beginning], player: str | None, partitions: int) -> find.Beginning | None:
+    """Of where the log begins, what bears on a player's runs: their own partition, else the one that lost most."""
+    own = None if player is None else partition_of(player.encode(), partitions)
+    return max(begin, key=lambda at: (at.partition == own, at.time is None, at.time or 0), default=None)
+
+
+def not_found(word: Word, run: str, player: str | None, begins: find.Beginning | None) -> Refused:
+    """``begins``: where the log begins that once held more; None: it holds all there ever was."""
+    whose = "" if player is None else f" of {player}"
+    text = f"no run {run}{whose} in the log or waiting: look for its id in `maxboard pending`"
+    if begins is None:
+        return Refused(text)
+    since = "" if begins.time is None else f" ({render.moment(begins.time)} UTC)"
+    way_out = {
+        "accept": "cannot be accepted: `maxboard explain BOARD PLAYER` says what counts",
+        "reject": "cannot be rejected alone: `maxboard ban PLAYER` hides its player, `maxboard erase PLAYER` takes all "
+        "that they played so far off every board",
+    }
+    return Refused(
+        f"{text}; the log begins at offset {begins.offset:,} of partition {begins.partition}{since}, so the run may be "
+        f"older, and then it {way_out[word]}"
+    )
 
 
 def counting(found: Sequence[Delivery], settings: Settings, word: Word) -> list[Delivery]:

@@ -17,13 +17,14 @@ import click
 from maxboard.cli import render
 from maxboard.cli.pace import Interrupt, Pace
 from maxboard.config import Kafka, load
+from maxboard.delivery import NotDelivered, Result
 from maxboard.errors import MaxboardError, Refused, WrongUse
 from maxboard.generator import MOST_PLAYERS, RunGenerator
 from maxboard.log.admin import TopicAdmin
-from maxboard.log.checks import count
 from maxboard.log.client import topic_missing
 from maxboard.log.lines import key_and_problem, lines
-from maxboard.producer import MAX_MESSAGE_BYTES, NotDelivered, Result, RunProducer
+from maxboard.producer import MAX_MESSAGE_BYTES, RunProducer
+from maxboard.words import count
 
 RUNS, PLAYERS, IMPROVING = 10_000, 1_000, 0.1  # a board worth looking at, in under a second
 SLICE_RUNS = 1_000  # generated at once: the clock is asked once a slice
@@ -223,11 +224,12 @@ def _trouble(producer: RunProducer, tally: Tally, limit: int) -> MaxboardError |
     """The error to end with when no other came: a line that failed, lines that were left out."""
     if tally.failure is not None:
         number, error = tally.failure
-        some = f"{producer.failed:,} of {producer.sent:,} lines were not acknowledged, first line {number}"
+        were = "was" if producer.failed == 1 else "were"
+        some = f"{producer.failed:,} of {count(producer.sent, 'line')} {were} not acknowledged, first line {number}"
         return type(error)(f"{some}: {error}")
     if tally.too_large:
         numbers = ", ".join(map(str, tally.too_large_lines)) + (", …" if tally.too_large > SHOWN else "")
-        are = "1 line is" if tally.too_large == 1 else f"{tally.too_large:,} lines are"
+        are = count(tally.too_large, "line is", "lines are")
         return Refused(
             f"{are} larger than topic {producer.topic!r} takes ({limit:,} bytes) and not sent: line {numbers}; "
             "all others were sent"

@@ -20,7 +20,9 @@ from maxboard.cli.render import Column, Row
 from maxboard.config import Kafka, Settings, load
 from maxboard.errors import MaxboardError, NotYet, Refused, Retry, WrongUse
 from maxboard.keys import Keys
+from maxboard.times import instant, rfc3339
 from maxboard.windows import NEVER_MS
+from maxboard.words import count
 
 MOST_AROUND = 1_000  # entries on either side: one script call
 AROUND = click.IntRange(0, MOST_AROUND)
@@ -159,7 +161,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "rank": entry.rank,
         "player_id": entry.player_id,
         "score": entry.score,
-        "achieved_at": wire.rfc3339(entry.achieved_at),
+        "achieved_at": rfc3339(entry.achieved_at),
     }
 
 
@@ -173,7 +175,7 @@ def _freshness(answer: Answer) -> dict[str, Any]:
 
 
 def _time(ms: int | None) -> str | None:
-    return None if ms is None else wire.rfc3339(ms)
+    return None if ms is None else rfc3339(ms)
 
 
 def stretch_json(answer: Answer) -> dict[str, Any]:
@@ -197,8 +199,8 @@ def _not_live(error: BoardNotLive, answer: dict[str, Any], as_json: bool) -> NoR
 # ------------------------------------------------------------------------------------------- tables
 def title(answer: Answer, now: int) -> str:
     """What a table is about: board, members, state, age, and when its window ends."""
-    members = f"{answer.members:,} {'player' if answer.members == 1 else 'players'}"
-    parts = [answer.ref.reference, members, answer.state, render.age(answer.age_ms), window_words(answer.ref, now)]
+    members, age = count(answer.members, "player"), render.age(answer.age_ms)
+    parts = [answer.ref.reference, members, answer.state, age, window_words(answer.ref, now)]
     return render.DOT.join(part for part in parts if part)
 
 
@@ -238,11 +240,11 @@ BOARDS = (
 def _print_boards(rows: list[dict[str, Any]], now: int) -> None:
     lines = []
     for row in rows:
-        age = "-" if row["as_of"] is None else render.span(now - wire.instant(row["as_of"]))
+        age = "-" if row["as_of"] is None else render.span(now - instant(row["as_of"]))
         cells = (render.number(row["members"]), row["state"], render.number(row["epoch"]), render.number(row["lag"]))
         lines.append(Row((row["board"], row["primary"], *cells, age, render.number(row["due"]))))
-    count = f"{len(rows):,} {'board' if len(rows) == 1 else 'boards'}"
-    render.print_table(count, BOARDS, lines, empty="no board has a window yet: apply some runs (maxboard apply)")
+    empty = "no board has a window yet: apply some runs (maxboard apply)"
+    render.print_table(count(len(rows), "board"), BOARDS, lines, empty)
 
 
 def _board_json(state: BoardState, lag: int | None) -> dict[str, Any]:

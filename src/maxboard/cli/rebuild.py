@@ -17,6 +17,7 @@ import click
 from maxboard.cli import render
 from maxboard.config import Settings, load
 from maxboard.errors import Refused, WrongUse
+from maxboard.words import count
 
 if TYPE_CHECKING:
     from maxboard.rebuild.checkpoint import Place
@@ -161,9 +162,8 @@ def _live(settings: Settings, board: str, options: Options, given: dict[str, Any
         render.print_json(asdict(done))
         return
     spent = sum(done.seconds.values())
-    click.echo(
-        f"{done.board}: {done.members:,} members from {done.records:,} records in {spent:.1f} s, epoch {done.epoch}"
-    )
+    made = f"{count(done.members, 'member')} from {count(done.records, 'record')}"
+    click.echo(f"{done.board}: {made} in {spent:.1f} s, epoch {done.epoch}")
 
 
 def _file(settings: Settings, primary: str, options: Options, given: dict[str, Any]) -> None:
@@ -181,11 +181,14 @@ def _file(settings: Settings, primary: str, options: Options, given: dict[str, A
          given["yes"])  # fmt: skip
     made = load_file.write(settings, primary, options, given["out"], bars, now)
     if given["start_server"]:
-        load_file.start_embedded(settings, primary, made, bars)
+        from maxboard.rebuild.embedded import start_from  # needs the extra for the embedded stack
+
+        start_from(settings, primary, Path(made.path), bars)
     if given["as_json"]:
         render.print_json(asdict(made))
         return
-    click.echo(f"{made.path}: {made.members:,} members of {len(made.boards)} boards, {made.size:,} bytes")
+    holds = f"{count(made.members, 'member')} of {count(len(made.boards), 'board')}"
+    click.echo(f"{made.path}: {holds}, {made.size:,} bytes")
     if not given["start_server"]:
         click.echo("\n".join(load_file.instructions(settings, primary, made)))
 
@@ -205,5 +208,4 @@ def _print_plan(plan: Plan, as_json: bool) -> None:
         render.print_json(asdict(plan))
     else:
         click.echo("\n".join(plan.lines()))
-    if plan.problems:
-        raise Refused(plan.problems[0])
+    plan.refuse()

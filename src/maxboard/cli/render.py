@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from maxboard.model import Score
+from maxboard.times import rfc3339
 from maxboard.windows import UNITS_MS
-from maxboard.wire import rfc3339
 
 _json = msgspec.json.Encoder(decimal_format="number")  # scores are numbers: an int without a point, a decimal exact
 STATE_STYLES = {"live": "green", "replaying": "yellow", "needs-rebuild": "bold red", "unreachable": "bold red"}

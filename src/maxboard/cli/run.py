@@ -14,6 +14,7 @@ from maxboard.cli.demo_stage import Child, Stage, alone, own_environment
 from maxboard.cli.dev import directory_option
 from maxboard.devstack import Stack
 from maxboard.errors import NotYet, Refused
+from maxboard.words import count
 
 RATE, PLAYERS, PORT = 300, 20_000, 8080
 START_S = 60.0
@@ -46,7 +47,7 @@ def run(directory: Path, rate: int, players: int, port: int) -> None:
         try:
             _wait_for(port, children)
             click.echo(f"\n  live page  http://127.0.0.1:{port}/\n  API        http://127.0.0.1:{port}/v1/boards")
-            click.echo(f"  {rate:,} runs a second of {players:,} players; Ctrl-C ends it\n")
+            click.echo(f"  {count(rate, 'run')} a second of {count(players, 'player')}; Ctrl-C ends it\n")
             while True:
                 _check(children)
                 time.sleep(LOOK_S)

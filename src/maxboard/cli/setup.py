@@ -30,6 +30,7 @@ from maxboard.log import checks as log_checks
 from maxboard.log.admin import TopicAdmin
 from maxboard.log.offsets import Offsets
 from maxboard.log.topics import TopicFacts, TopicNeed
+from maxboard.words import count
 
 STYLES = {"ok": "green", "warning": "yellow", "danger": "bold red"}
 
@@ -85,10 +86,8 @@ def _settle(admin: TopicAdmin, need: TopicNeed, there: TopicFacts | None, grow: 
     if there is None:
         copies = admin.replication()
         admin.create(need, copies)
-        return (
-            f"created: {log_checks.count(need.partitions, 'partition')}, {log_checks.count(copies, 'copy', 'copies')}"
-        )
-    was = f"was there: {log_checks.count(there.partitions, 'partition')}"
+        return f"created: {count(need.partitions, 'partition')}, {count(copies, 'copy', 'copies')}"
+    was = f"was there: {count(there.partitions, 'partition')}"
     if there.partitions < need.partitions and grow:
         admin.grow(need.name, need.partitions)
         return f"grown from {there.partitions} to {need.partitions} partitions"
@@ -146,7 +145,7 @@ def check(config: Path, as_json: bool) -> None:
 
 def _findings(config: Path, settings: Settings) -> Iterator[Finding]:
     boards, primaries = len(settings.boards), len(settings.primaries)
-    text = f"{log_checks.count(boards, 'board')} on {log_checks.count(primaries, 'primary', 'primaries')}"
+    text = f"{count(boards, 'board')} on {count(primaries, 'primary', 'primaries')}"
     yield Finding("ok", "configuration", text)
     known = facts.gather(settings)
     yield from preflight.findings(settings, known, _saved(config, settings, known))
@@ -154,7 +153,6 @@ def _findings(config: Path, settings: Settings) -> Iterator[Finding]:
 
 def _saved(config: Path, settings: Settings, known: facts.Facts) -> dict[str, int | None] | None:
     """The newest checkpoint of each window that the log alone cannot bring back; None: nobody can look."""
-    ids = {need.role: topic.topic_id for need, topic in known.log.topics if topic is not None}
     refs = preflight.short_windows(settings, known, time.time_ns() // 1_000_000)
     if not refs:
         return None
@@ -162,7 +160,9 @@ def _saved(config: Path, settings: Settings, known: facts.Facts) -> dict[str, in
         from maxboard.rebuild.checkpoint import newest_times
     except ModuleNotFoundError:  # without the extra for rebuilds there are no checkpoints either
         return None
-    return newest_times(place_of(config, settings), refs.values(), (ids.get("runs", ""), ids.get("moderation", "")))
+    runs, moderation = (preflight.topic_of(known.log, role) for role in ("runs", "moderation"))
+    ids = ("" if runs is None else runs.topic_id, "" if moderation is None else moderation.topic_id)
+    return newest_times(place_of(config, settings), refs.values(), ids)
 
 
 def _print(found: Iterable[Finding]) -> None:
@@ -183,7 +183,7 @@ def _print(found: Iterable[Finding]) -> None:
                 level, subject = (finding.level, finding.subject) if i == 0 else ("", "")
                 click.echo(f"{level:9}{subject:{width}}  {line}")
     counts = {level: sum(finding.level == level for finding in found) for level in ("danger", "warning")}
-    click.echo(f"{log_checks.count(counts['danger'], 'danger')}, {log_checks.count(counts['warning'], 'warning')}")
+    click.echo(f"{count(counts['danger'], 'danger')}, {count(counts['warning'], 'warning')}")
 
 
 def _lines(finding: Finding) -> Iterator[str]:

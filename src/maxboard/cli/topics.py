@@ -16,6 +16,7 @@ from maxboard.cli.render import Column
 from maxboard.config import load
 from maxboard.log import topic_reader
 from maxboard.log.topic_reader import TopicRecord
+from maxboard.words import count
 
 Decoded = tuple[TopicRecord, RankChange]
 CHANGES = (Column("applied at"), Column("board"), Column("player"), Column("cause"), Column("rank", right=True))
@@ -158,8 +159,7 @@ def dead_letters(config: Path, as_json: bool) -> None:
         for x in letters
     ]
     columns = [Column("at (UTC)"), Column("record"), Column("reason"), Column("boards"), Column("error")]
-    count = f"{len(rows):,} dead {'letter' if len(rows) == 1 else 'letters'}"
-    render.print_table(count if rows else topic, columns, rows, empty="no dead letters")
+    render.print_table(count(len(rows), "dead letter") if rows else topic, columns, rows, empty="no dead letters")
 
 
 def _when(at: str) -> str:

@@ -13,6 +13,7 @@ import click
 from maxboard.cli import render
 from maxboard.cli.rebuild import base_option, from_checkpoint_option, in_order, jobs_option, trimmed_option, work_option
 from maxboard.config import load
+from maxboard.words import count
 
 if TYPE_CHECKING:
     from maxboard.boards import BoardRef
@@ -77,17 +78,19 @@ def verify(config: Path, /, board: str, mend: bool, accept_log: bool, as_json: b
 
 
 def _print(ref: BoardRef, found: Verified, counts: dict[str, int], mended: bool, seconds: float) -> None:
-    click.echo(f"{found.board}: {found.members:,} members compared in {seconds:,.1f} s")
+    click.echo(f"{found.board}: {count(found.members, 'member')} compared in {seconds:,.1f} s")
     if found.skipped:
-        left = f"{found.skipped:,} {'player' if found.skipped == 1 else 'players'} left to the next run"
-        click.echo(f"{left}: with a moderation event meanwhile, or to be found again from the log")
+        left = count(found.skipped, "player")
+        click.echo(f"{left} left to the next run: with a moderation event meanwhile, or to be found again from the log")
     if mended:
         click.echo(f"{found.repaired:,} mended")
     for difference in found.differences[:SHOWN]:
         click.echo("  " + _words(ref, difference))
     if len(found.differences) > SHOWN:
         click.echo(f"  … {len(found.differences) - SHOWN:,} more")
-    some = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
+    some = ", ".join(f"{number:,} {kind.replace('_', ' ')}" for kind, number in counts.items() if number)
+    if not some and found.skipped:
+        some = "no difference among the others: run this again once the appliers have read on (maxboard apply)"
     click.echo(some or "no difference")
 
 

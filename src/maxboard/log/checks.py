@@ -9,6 +9,7 @@ from maxboard.checks import Finding, Level, danger, warning
 from maxboard.log.topics import COPIES, RUNS_KEPT_MS, TopicFacts, TopicNeed
 from maxboard.pipeline.reach import earliest_needed
 from maxboard.windows import DAY_MS, duration_text
+from maxboard.words import count
 
 HOUR_MS = DAY_MS // 24
 NAMED = 5  # boards in a text
@@ -92,11 +93,6 @@ def _age(ms: int) -> str:
     return f"{ms / DAY_MS:.0f} d" if ms >= 2 * DAY_MS else f"{ms / HOUR_MS:.0f} h"
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    """A number with its noun."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def _policy(subject: str, need: TopicNeed, facts: TopicFacts, alter: str) -> list[Finding]:
     found = []
     policy = facts.config.get("cleanup.policy", "delete")
@@ -149,7 +145,7 @@ def _partitions(subject: str, need: TopicNeed, facts: TopicFacts) -> list[Findin
         lost = "the order of bans and unbans is their meaning; over partitions there is none"
         found.append(danger("partitions", subject, text, lost, "copy it to a new topic with 1 partition"))
     elif facts.partitions < need.partitions:
-        text = f"has {facts.partitions} partitions, kafka.partitions says {need.partitions}"
+        text = f"has {count(facts.partitions, 'partition')}, kafka.partitions says {need.partitions}"
         lost = f"no more than {count(facts.partitions, 'worker')} can share it"
         found.append(warning("partitions", subject, text, lost, "maxboard init --grow"))
     elif facts.partitions > need.partitions and need.role == "runs":
@@ -185,15 +181,26 @@ def _copies(subject: str, facts: TopicFacts, alter: str, brokers: int, copies: i
     return found
 
 
+def other_topic(name: str, known: str, there: str) -> str | None:
+    """What is wrong when positions are of the topic ``known`` (an id), and ``there`` is now; None: nothing.
+
+    ``known`` "": nothing was applied yet.
+    """
+    if not known or known == there:
+        return None
+    return f"has positions in another topic {name!r} (id {known}) than there is now ({there})"
+
+
 def log_identity(subject: str, known: str, topic: TopicFacts | None) -> list[Finding]:
     """Whether the positions of a primary belong to the topic that is there now. ``known`` "": nothing applied yet."""
-    if not known or topic is None or known == topic.topic_id:
+    text = None if topic is None else other_topic(topic.name, known, topic.topic_id)
+    if text is None:
         return []
     return [
         danger(
             "log-identity",
             subject,
-            f"has positions in another topic {topic.name} ({known}) than there is now ({topic.topic_id})",
+            text,
             "appliers stop: offsets of one log mean nothing in another",
             "bring the old topic back, or go on with the new one: maxboard apply --accept-new-topic",
         )

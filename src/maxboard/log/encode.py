@@ -16,6 +16,7 @@ import msgspec
 from maxboard import wire
 from maxboard.errors import DeadLetter
 from maxboard.model import Run
+from maxboard.times import FIRST_MS, LAST_MS, rfc3339
 
 _json = msgspec.json.Encoder(decimal_format="number").encode
 _BINARY = (bytes, bytearray, memoryview)  # msgspec would write them as base64, which could pass for an id
@@ -35,8 +36,8 @@ def encode(run: Run | Mapping[str, Any]) -> tuple[bytes, bytes]:
 
 def _of_run(run: Run) -> bytes:
     at = run.finished_at
-    in_years = type(at) is int and wire.FIRST_MS <= at <= wire.LAST_MS
-    finished = wire.rfc3339(at) if in_years else at  # else decode says what is wrong
+    in_years = type(at) is int and FIRST_MS <= at <= LAST_MS
+    finished = rfc3339(at) if in_years else at  # else decode says what is wrong
     return _written(
         {
             "run_id": run.run_id,

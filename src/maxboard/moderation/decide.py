@@ -26,8 +26,8 @@ from maxboard.moderation.events import (
 )
 from maxboard.moderation.history import Ban, Entry, History
 from maxboard.moderation.runs import Delivery
+from maxboard.times import LAST_MS, instant, rfc3339
 from maxboard.windows import duration_ms
-from maxboard.wire import instant, rfc3339
 
 
 class Asked(NamedTuple):
@@ -181,7 +181,7 @@ def until(text: str | None, now: int) -> int | None:
     if text is None:
         return None
     end = moment(text, now, 1)
-    if not now < end <= wire.LAST_MS:
+    if not now < end <= LAST_MS:
         raise WrongUse(f"--until {text} is not in the future: a ban that ends must end later")
     return end
 

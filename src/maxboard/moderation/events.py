@@ -12,7 +12,8 @@ import msgspec
 
 from maxboard.errors import DeadLetter
 from maxboard.model import Run
-from maxboard.wire import ID_WORDS, MAX_EXPONENT, MAX_SCORE, Id, instant, rfc3339, valid_id
+from maxboard.times import instant, rfc3339
+from maxboard.wire import ID_WORDS, MAX_EXPONENT, MAX_SCORE, Id, valid_id
 
 EventType = Literal["ban", "unban", "erase", "accept", "reject"]
 Kind = Literal["ban", "shadow"]

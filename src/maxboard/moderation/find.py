@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from maxboard import wire
 from maxboard.board.registry import composite, text
@@ -56,6 +56,14 @@ def waiting(
 
 
 # ---------------------------------------------------------------------------------------- in the log
+class Beginning(NamedTuple):
+    """Where a partition begins that lost older records. ``time``: its first record's, epoch ms; None: it has none."""
+
+    partition: int
+    offset: int
+    time: int | None
+
+
 class RunsLog:
     """The topic ``runs``, up to its ends as they were when it was opened."""
 
@@ -80,13 +88,32 @@ class RunsLog:
             for first, end in [self.bounds[place.partition]]
         }
 
+    def beginnings(self) -> list[Beginning]:
+        """Where the partitions begin that do not reach back to their first record any more."""
+        found = []
+        for partition, (low, end) in self.bounds.items():
+            if low > 0:
+                first = next(self._records({partition: (low, end)}), None)
+                found.append(Beginning(partition, low, None if first is None else first[2].timestamp()[1]))
+        return found
+
     def search(self, ranges: Ranges, wanted: str, progress: Progress | None = None) -> Iterator[Delivery]:
         """Every run in these offsets whose record may hold the id ``wanted``; who asks looks at the run itself.
 
         A record is decoded only when it has the id's bytes, or a backslash, behind which anything may hide.
         """
+        needle = wanted.encode()
+        for partition, offset, message in self._records(ranges, progress):
+            value = message.value()
+            if value is not None and (needle in value or b"\\" in value):
+                run = _run(value)
+                if run is not None:
+                    yield Delivery(message.timestamp()[1], partition, offset, run)
+
+    def _records(self, ranges: Ranges, progress: Progress | None = None) -> Iterator[tuple[int, int, Message]]:
+        """Partition, offset and record of every committed record in these offsets."""
         left = {partition: at for partition, at in ranges.items() if at[0] < at[1]}
-        of, topic, needle = sum(end - start for start, end in left.values()), self._kafka.topics.runs, wanted.encode()
+        of, topic = sum(end - start for start, end in left.values()), self._kafka.topics.runs
         done, heard = 0, time.monotonic()
         self._consumer.assign([TopicPartition(topic, partition, start) for partition, (start, _) in left.items()])
         while left:
@@ -106,11 +133,7 @@ class RunsLog:
                 end = left[partition][1]
                 if not ended and offset < end:
                     done += 1
-                    value = message.value()
-                    if value is not None and (needle in value or b"\\" in value):
-                        run = _run(value)
-                        if run is not None:
-                            yield Delivery(message.timestamp()[1], partition, offset, run)
+                    yield partition, offset, message
                 if ended or offset >= end - 1:
                     del left[partition]
                     self._consumer.incremental_unassign([TopicPartition(topic, partition)])

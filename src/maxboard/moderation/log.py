@@ -19,6 +19,7 @@ from maxboard.log import topic_reader
 from maxboard.log.client import LOGGER, NO_ANSWER, Property, config_error, error_of, properties, unreachable
 from maxboard.moderation.events import MAX_EVENT_BYTES, Event, decode_event, encode_event
 from maxboard.moderation.history import Entry, History
+from maxboard.words import count
 
 TIMEOUT_S = 10.0  # of one event: a leader election takes seconds
 QUEUE = 20_000  # events on their way; at 300 bytes 6 MB
@@ -172,4 +173,5 @@ def _not_appended(kafka: Kafka, results: _Results, of: int) -> MaxboardError:
         known = error_of(error, kafka, kafka.topics.moderation)
     if of == 1 and not results.done:
         return type(known)(f"{known}; whether the event is recorded, `maxboard audit` says; repeating it is safe")
-    return type(known)(f"{known}; {results.done:,} of {of:,} events are recorded for certain; repeating all is safe")
+    done = f"{results.done:,} of {count(of, 'event')} {'is' if results.done == 1 else 'are'}"
+    return type(known)(f"{known}; {done} recorded for certain; repeating all is safe")

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from maxboard.errors import ConfigError
 from maxboard.model import Run
+from maxboard.words import count
 
 Action = Literal["accept", "hold", "reject"]
 Answer = Action | bool | None  # of a callable: an action, or whether the rule's own action fits
@@ -107,7 +108,7 @@ class Rules:
         try:
             given = list(function([run for run, _ in runs]))
             if len(given) != len(runs):
-                raise ValueError(f"{len(given)} answers for {len(runs)} runs")
+                raise ValueError(f"{count(len(given), 'answer')} for {count(len(runs), 'run')}")
             return [_judged(rule, answer) for answer in given]
         except Exception as error:  # whatever a studio's code raises
             self.failures.append(f"rule {rule.name!r}: {rule.callable} failed, its runs are held: {error!r}")

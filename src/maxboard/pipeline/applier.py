@@ -33,6 +33,7 @@ from maxboard.pipeline.owner import Part
 from maxboard.pipeline.ports import Batch, Edges, Ends, Letter, Placement
 from maxboard.pipeline.recovery import Recovery
 from maxboard.pipeline.route import Router
+from maxboard.words import count
 
 POLL_RECORDS = 2000  # a step's work: 8 ms of decoding and folding
 ENTRIES_LIVE, ENTRIES_CATCHING_UP = 250, 500  # in one call: a script holds the server's only thread, 4 and 8 ms
@@ -382,7 +383,7 @@ class Applier:
             if place.committed is not None and place.committed < place.low:
                 self.notices.append(
                     f"{place.field}: the group is at {place.committed}, but the log begins at {place.low}; "
-                    f"primaries that lack those {place.low - place.committed} records will say so"
+                    f"primaries that lack the {count(place.low - place.committed, 'record')} between will say so"
                 )
             if start > place.end:
                 raise Stop(f"{place.field} ends at {place.end}, but {start} is committed: {_ANEW}")

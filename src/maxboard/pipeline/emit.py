@@ -11,7 +11,7 @@ from maxboard.errors import WrongUse
 from maxboard.model import Record, Refusal
 from maxboard.moderation.history import Entry, History
 from maxboard.pipeline.ports import Letter
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 
 def rank_changes(

@@ -10,7 +10,7 @@ import heapq
 
 from maxboard.moderation.events import Event
 from maxboard.moderation.history import History
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 ACTOR = "maxboard"
 AGAIN_MS = 10_000  # an unban that was written is in the log within seconds, or is written once more

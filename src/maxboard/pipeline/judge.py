@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from maxboard.model import Refusal, Run
 from maxboard.moderation.history import History
 from maxboard.moderation.rules import Judged, Rules
+from maxboard.times import rfc3339
 from maxboard.windows import duration_text
-from maxboard.wire import rfc3339
 
 BY_MODERATION = {"accept": Judged("accept", "moderation"), "reject": Judged("reject", "moderation")}
 

@@ -18,6 +18,7 @@ from maxboard.pipeline.calls import Calls
 from maxboard.pipeline.commit import Lane
 from maxboard.pipeline.ports import Clock, LogPort
 from maxboard.pipeline.reach import earliest_needed
+from maxboard.words import count
 
 Reply = ApplyReply | ModerateReply
 
@@ -77,7 +78,8 @@ class Recovery:
         elif position is None:
             lane.first[name] = (start, 1)
         else:
-            self._notice(f"primary {name!r} is at {position} of {lane.field}, {lane.next - position} records back")
+            lacks = count(lane.next - position, "record")
+            self._notice(f"primary {name!r} is at {position} of {lane.field}, {lacks} back")
         # Not past `done`: what lies between was applied here, but another primary may lack it, or its rank changes are
         # not in Kafka yet; a commit there would lose them with this worker.
         start = max(min(start, lane.done), low)
@@ -99,9 +101,10 @@ class Recovery:
         self, name: str, queue: PrimaryQueue, lane: Lane, position: int | None, low: int, low_time: int
     ) -> None:
         """The log no longer holds what the primary lacks: say so, and mark what is not whole any more."""
+        gone = count(low - (position or 0), "record is", "records are")
         self._notice(
             f"primary {name!r} needs {lane.field} from {position or 0} on, but the log begins at {low}: "
-            f"{low - (position or 0)} records are gone; boards that need them are marked needs-rebuild. "
+            f"{gone} gone; boards that need them are marked needs-rebuild. "
             f"To take what the log has for the whole of it: maxboard apply --accept-trimmed-log"
         )
         reach = low_time or self._clock.now()  # 0: the log is empty

@@ -5,8 +5,8 @@ from __future__ import annotations
 from maxboard import keys
 from maxboard.boards import Board, BoardRef
 from maxboard.model import Refusal, Run
+from maxboard.times import rfc3339
 from maxboard.windows import DAY_MS, Window
-from maxboard.wire import rfc3339
 
 MAX_SLOTS = 100_000  # a board grouped by a free text could grow without end; forgetting only costs time
 

@@ -2,53 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import polars as pl
 
-from maxboard.errors import Refused
 from maxboard.moderation.history import Entry, History
 from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.route import Routed, Router
 from maxboard.rebuild.board_fold import BoardFold
 from maxboard.rebuild.checkpoint import Checkpoint
 from maxboard.rebuild.members import Members
-from maxboard.rebuild.moderation_log import TAKES, accepts_of, changed
-from maxboard.rebuild.rows import Rows, joined, of_names, of_texts
-
-
-def unusable_players(base: Checkpoint, history: History, judged: int) -> frozenset[str]:
-    """Players with a reject or an erase after the checkpoint."""
-    since = base.manifest.moderation
-    if since > judged:
-        raise Refused(
-            f"the checkpoint was judged at offset {since} of moderation, the primary is at {judged}: "
-            f"let the appliers catch up (maxboard apply), or use an older checkpoint"
-        )
-    return changed(history, since, judged, TAKES)
+from maxboard.rebuild.moderation_log import accepted_members, accepts_of
+from maxboard.rebuild.rows import Rows, joined, of_texts
 
 
 def with_base(board: BoardFold, base: Checkpoint, unusable: frozenset[str], history: History, judged: int) -> None:
     """Add what the checkpoint holds: held runs; as bests those accepted since, also where a rule had rejected them."""
     if unusable:
-        board.unusable = Members(of_names(sorted(unusable)))
+        board.unusable = Members.named(unusable)
     held = base.held()
     names = held.members()
     players = names.str.split("|").list.first()
-    accepts = list(accepts_of(history, base.manifest.moderation, judged))
-    accepted = {f"{entry.event.player_id}|{entry.event.run_id}" for entry in accepts}
+    since = base.manifest.moderation
+    accepted = accepted_members(history, since, judged)
     dropped = players.is_in(sorted(unusable)).to_numpy() if len(held) else np.zeros(0, np.bool_)
     moved = (names.is_in(sorted(accepted)).to_numpy() if len(held) else dropped) & ~dropped
     bests = of_texts(players.filter(pl.Series(moved)), held.composite[moved])
-    found = _found(board, accepts, history, judged)
+    found = _found(board, accepts_of(history, since, judged), history, judged)
     if len(bests) or len(found):
         board.best.frames = [_maxima([*board.best.frames, bests, found])]
     rest = held.take(~(dropped | moved))
     board.held = _maxima([rest, board.held]) if board.held is not None else rest
 
 
-def _found(board: BoardFold, accepts: Sequence[Entry], history: History, judged: int) -> Rows:
+def _found(board: BoardFold, accepts: Iterable[Entry], history: History, judged: int) -> Rows:
     """The accepted runs as their events have them: a checkpoint has nothing of a run that a rule rejected."""
     router, judge = Router([board.ref.board]), Judge(board.ref.board.max_future)
     members: list[str] = []

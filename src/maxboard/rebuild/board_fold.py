@@ -9,7 +9,7 @@ from maxboard.boards import BoardRef
 from maxboard.rebuild.checkpoint import Checkpoint
 from maxboard.rebuild.columns import Sorted
 from maxboard.rebuild.members import Members
-from maxboard.rebuild.rows import Rows, merge
+from maxboard.rebuild.rows import Rows, joined, merge
 
 
 @dataclass
@@ -30,7 +30,7 @@ class BoardFold:
         if self.base is None:
             yield from merge(self.best.streams())
             return
-        repeats = Members.of(list(self.best.parts()))
+        repeats = Members(joined(self.best.parts()))
         for rows in merge([self._usable(self.base), *self.best.streams()]):
             again = repeats.repeats(rows)
             yield rows.take(~again) if again.any() else rows

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import polars as pl
 
-from maxboard.board.primaries import PrimaryConnection, wait_for_replies
+from maxboard.board.primaries import PrimaryConnection
 from maxboard.errors import ServerNotReady
 from maxboard.pipeline.apply import Plain
 from maxboard.pipeline.ports import Failure
+from maxboard.rebuild.replies import some_replies
 from maxboard.score import COMPOSITE_BITS
 
 SCAN = 1_000  # members a call: half a millisecond of the server's only thread
 ASK = 1_000
 DEPTH = 16  # questions on the wire
-SILENCE_S = 15.0
 MANY = 100_000  # members of a frame
 
 
@@ -85,15 +85,8 @@ class LiveKeys:
     def _ask(self, calls: list[Plain]) -> list[Any]:
         self._connection.send(calls)
         replies: list[Any] = []
-        heard = time.monotonic()
         while len(replies) < len(calls):
-            wait_for_replies([self._connection], 1.0)
-            some = self._connection.receive()
-            if some:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > SILENCE_S:
-                raise ServerNotReady(f"primary {self._name!r} answered nothing for {SILENCE_S:.0f} s", "silent")
-            replies += some
+            replies += some_replies(self._connection, f"primary {self._name!r}")
         for reply in replies:
             if isinstance(reply, Failure):
                 raise ServerNotReady(reply.text, reply.kind)

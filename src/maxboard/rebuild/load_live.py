@@ -1,10 +1,9 @@
 """The load of a fold into a build: numbered chunks over one pipelined connection, best first.
 
-What is loaded is a list of segments, each a stream that can be begun anew: bests, then held runs. A chunk keeps its
-number for ever, so a primary that lost some (``gap``) is answered by going back. What was sent and not answered yet is
-kept, so only that is judged and sent again, and a stream is seldom begun anew. When moderation moves on
+A chunk keeps its number for ever (``blocks``), so a primary that lost some (``gap``) is answered by going back. What
+was sent and not answered yet is kept, so only that is judged and sent again. When moderation moves on
 (``moderation``), bans choose the key anew, and players with a reject or erase in between are left out of what is still
-to be sent: the switch makes them due, so they are found again from the log as after any other verdict.
+to be sent (``judged``): the switch makes them due, so they are found again from the log as after any other verdict.
 Rejected: to fold them again here. It takes as long as the log is, and new verdicts would come meanwhile, without end.
 Of what was sent before, ``moderate`` took care, as it writes builds too; so it does of an accept, which only raises:
 but for its held run, nobody is left out.
@@ -20,77 +19,27 @@ from itertools import islice
 from typing import Any
 
 from maxboard.board import build_scripts
-from maxboard.board.build_scripts import GAP, GONE, MODERATION, LeftOut, LoadReply
+from maxboard.board.build_scripts import GAP, GONE, MODERATION, LoadReply
 from maxboard.board.client import classify, explain
-from maxboard.board.primaries import PrimaryConnection, wait_for_replies
+from maxboard.board.primaries import PrimaryConnection
 from maxboard.board.scripts import Command
 from maxboard.boards import BoardRef
 from maxboard.errors import NotYet, Refused, ServerNotReady
 from maxboard.moderation.history import History
 from maxboard.pipeline.apply import Plain
 from maxboard.pipeline.ports import Failure
+from maxboard.rebuild.blocks import Blocks, Segment
 from maxboard.rebuild.board_fold import BoardFold
-from maxboard.rebuild.moderation_log import TAKES, accepts_of, changed
-from maxboard.rebuild.rows import Rows, pieces
-from maxboard.rebuild.target import Target
+from maxboard.rebuild.judged import Counts, Judged
+from maxboard.rebuild.replies import some_replies
+from maxboard.rebuild.target import AGAIN_S, Target
 
 CHUNK = 500  # members a call: about 1 ms of the server's only thread
 MOST_CHUNK = 3_900  # two values a member, and the server's Lua stack holds 8,000
-BLOCK = 100  # chunks whose texts are made at once
 WINDOW = 24  # calls on the wire: hides the round trip, and 1 MB of replication at the most
 AWAY_S = 60.0  # a primary may be away for so long: a fail-over, a restart
 MODERATION_S = 10.0  # for an applier to bring moderation to the primary
-AGAIN_S = 0.1
 BEGIN, EXECUTE = Plain("MULTI", (), ()), Plain("EXEC", (), ())
-SILENCE_S = 15.0  # a primary that answers nothing for so long is hung: a chunk takes milliseconds
-
-
-@dataclass
-class Segment:
-    """A stream of members for one of the build's keys."""
-
-    stream: Callable[[], Iterator[Rows]]
-    held: bool
-    chunks: int | None = None  # known once the stream was read to its end
-
-
-@dataclass(frozen=True)
-class Block:
-    """Chunks ``first`` to before ``end``, whose texts are made at once."""
-
-    first: int
-    end: int
-    held: bool
-    rows: Rows
-
-
-@dataclass
-class Judged:
-    """What the load knows of moderation. ``folded``: the position of the fold; ``position``: of the next chunk."""
-
-    history: History
-    folded: int
-    position: int
-    hidden: frozenset[str] = frozenset()
-    left_out: frozenset[str] = frozenset()
-    accepted: frozenset[str] = frozenset()  # held members whose runs count now
-
-    def at(self, history: History, position: int) -> Judged:
-        """The same fold, judged elsewhere."""
-        hidden = frozenset(history.hidden(position))
-        left_out = changed(history, self.folded, position, TAKES)
-        accepted = frozenset(
-            f"{entry.event.player_id}|{entry.event.run_id}" for entry in accepts_of(history, self.folded, position)
-        )
-        return Judged(history, self.folded, position, hidden, left_out, accepted)
-
-    def due(self) -> list[LeftOut]:
-        """The players left out, each with its last verdict."""
-        found = []
-        for player in sorted(self.left_out):
-            last = [e for e in self.history.entries(player, self.position) if e.event.type in TAKES][-1]
-            found.append(LeftOut(player, last.event.type, last.offset))
-        return found
 
 
 @dataclass
@@ -109,9 +58,10 @@ class Load:
     segments: list[Segment] = field(default_factory=list)
     loaded: int = 0  # chunks that the primary has, as it said last
     _load_scripts: bool = True
-    _stream: Iterator[Block] = field(default_factory=lambda: iter(()))
-    _kept: deque[Block] = field(default_factory=deque)  # read from the stream, and not known to be there
-    _at_hand: int | None = None  # the first chunk that can be sent without a new stream; None: none was begun
+    _blocks: Blocks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._blocks = Blocks(self.segments, self.chunk)
 
     def add(self, board: BoardFold) -> None:
         """Load a board's fold."""
@@ -139,7 +89,7 @@ class Load:
                         raise Refused(f"{error}; the board is as it was") from None
                     connection.reset()  # what it still owes would be taken for replies to other chunks
                     self._load_scripts = True  # it may be another server by then
-                    self._at_hand = None  # a stream that failed has ended: what is left of it is not all there is
+                    self._blocks.forget()
                     time.sleep(AGAIN_S)
                     self._look()
         finally:
@@ -185,7 +135,7 @@ class Load:
             if not flying:
                 return True
             went_on = True
-            for reply in _replies(connection, self.target):
+            for reply in some_replies(connection, self.target.server):
                 place = flying.popleft()  # behind a refusal the others are refused too
                 if place is not None:
                     went_on = went_on and self._took(place, reply)
@@ -231,46 +181,20 @@ class Load:
     def _drain(self, connection: PrimaryConnection, flying: deque[int | None]) -> None:
         """Let what is on the wire be answered: sent again, it is refused or there already."""
         while flying:
-            for _ in _replies(connection, self.target):
+            for _ in some_replies(connection, self.target.server):
                 if flying:
                     flying.popleft()
 
     # ------------------------------------------------------------------ chunks
     def _commands(self, first: int) -> Iterator[tuple[int, int, list[Command]]]:
         """Chunks from number ``first`` on: (number, members, commands)."""
-        for block in self._blocks(first):
-            for number, words in enumerate(self._chunks(block), block.first):
+        for block in self._blocks.since(first, lambda: self.loaded):
+            chunks = self.judged.chunks(block.rows, block.held, self.chunk)
+            for number, words in enumerate(chunks, block.first):
                 if number >= first:
                     yield number, sum(words[0]), self._command(number, *words)
 
-    def _blocks(self, first: int) -> Iterator[Block]:
-        """Blocks from the one with chunk ``first`` on: those that are kept, then those that were not read yet."""
-        if self._at_hand is None or first < self._at_hand:
-            self._stream, self._at_hand = self._read(first), first
-            self._kept.clear()
-        yield from [block for block in self._kept if block.end > first]
-        for block in self._stream:
-            self._kept.append(block)
-            while self._kept and self._kept[0].end <= self.loaded:
-                self._at_hand = self._kept.popleft().end
-            if block.end > first:
-                yield block
-
-    def _read(self, first: int) -> Iterator[Block]:
-        """All blocks of the segments, but of those that end before chunk ``first``."""
-        number = 0
-        for segment in self.segments:
-            if segment.chunks is not None and number + segment.chunks <= first:
-                number += segment.chunks
-                continue
-            begin = number
-            for rows in pieces(segment.stream(), self.chunk * BLOCK):
-                end = number + -(-len(rows) // self.chunk)
-                yield Block(number, end, segment.held, rows)
-                number = end
-            segment.chunks = number - begin
-
-    def _command(self, number: int, counts: tuple[int, int, int], flat: list[Any]) -> list[Command]:
+    def _command(self, number: int, counts: Counts, flat: list[Any]) -> list[Command]:
         """A chunk as one atomic step: see ``lua/load_build.lua``."""
         about = (self.target.keys, self.ref, self.build, number, self.judged.position)
         public = counts[0]
@@ -285,37 +209,6 @@ class Load:
             build_scripts.load_build(*about, rest, flat[2 * public :], "close"),
             EXECUTE,
         ]
-
-    def _chunks(self, block: Block) -> Iterator[tuple[tuple[int, int, int], list[Any]]]:
-        """Counts and pairs of each chunk of a block."""
-        left_out = self.judged.left_out
-        members = block.rows.members().to_list()
-        composites = list(map(str, block.rows.composite.tolist()))
-        if block.held:
-            accepted = self.judged.accepted
-            kept = [m.partition("|")[0] not in left_out and m not in accepted for m in members]
-            for at in range(0, len(members), self.chunk):
-                pairs = [(c, m) for c, m, k in self._cut(at, composites, members, kept) if k]
-                yield (0, 0, len(pairs)), [word for pair in pairs for word in pair]
-            return
-        hidden = self.judged.hidden
-        plain = not ((hidden and not hidden.isdisjoint(members)) or (left_out and not left_out.isdisjoint(members)))
-        flat: list[Any] = [None] * (2 * len(members))
-        flat[0::2], flat[1::2] = composites, members
-        for at in range(0, len(members), self.chunk):
-            stop = min(at + self.chunk, len(members))
-            if plain:
-                yield (stop - at, 0, 0), flat[2 * at : 2 * stop]
-                continue
-            public: list[Any] = []
-            shadow: list[Any] = []
-            for i in range(at, stop):
-                if members[i] not in left_out:
-                    (shadow if members[i] in hidden else public).extend((composites[i], members[i]))
-            yield (len(public) // 2, len(shadow) // 2, 0), public + shadow
-
-    def _cut(self, at: int, *columns: list[Any]) -> Iterator[tuple[Any, ...]]:
-        return zip(*(column[at : at + self.chunk] for column in columns), strict=True)
 
     # ------------------------------------------------------------------ moderation
     def _judge_again(self, found: LoadReply) -> None:
@@ -333,13 +226,3 @@ class Load:
         if wanted == self.judged.position:
             return
         self.judged = self.judged.at(self.read_to(wanted), wanted)
-
-
-def _replies(connection: PrimaryConnection, target: Target) -> list[object]:
-    """At least one reply. Raises ``ServerNotReady`` when none comes."""
-    heard = time.monotonic()
-    while time.monotonic() - heard < SILENCE_S:
-        wait_for_replies([connection], 1.0)
-        if replies := connection.receive():
-            return replies
-    raise ServerNotReady(f"{target.server} answered nothing for {SILENCE_S:.0f} s", "silent")

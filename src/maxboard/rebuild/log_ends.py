@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from maxboard.board.registry import LogEntry, runs_field
 from maxboard.config import Kafka
 from maxboard.errors import NotYet, Refused
-from maxboard.log.client import LOGGER, error_of, properties
+from maxboard.log.client import admin_client, error_of
 from maxboard.log.offsets import ASK_S, Offsets
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
+from maxboard.words import count
 
 OPEN_S = 60.0  # how long a transaction may stay open below newer records: the broker ends one after 60 s by default
 AGAIN_S = 0.2
@@ -30,6 +31,11 @@ class Stretch:
     low: int
     start: int
     end: int
+
+    @property
+    def records(self) -> int:
+        """How many offsets that are."""
+        return self.end - self.start
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class LogEdges:
 
     def _written(self, places: list[tuple[str, int]]) -> dict[int, int]:
         """The ends including what is not committed."""
-        admin = AdminClient(properties(self._kafka, {}, {}), logger=LOGGER)
+        admin = admin_client(self._kafka)
         request = {TopicPartition(*place): OffsetSpec.latest() for place in places}
         answers: dict[TopicPartition, Future[Any]] = admin.list_offsets(
             request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_S
@@ -166,7 +172,7 @@ def tail(bounds: LogBounds, positions: Mapping[str, int], closed: bool = False) 
         if start < low:
             raise Refused(
                 f"the checkpoint is at offset {start} of {bounds.topic}, partition {partition}, which begins at {low}: "
-                f"{low - start} records in between are gone: use a newer checkpoint"
+                f"{count(low - start, 'record in between is', 'records in between are')} gone: use a newer checkpoint"
             )
         found.append(Stretch(partition, low, start, end))
     if unknown := {f for f in positions if f.startswith("runs:")} - {runs_field(p) for p in bounds.end}:

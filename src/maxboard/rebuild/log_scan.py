@@ -44,7 +44,7 @@ Message = Any
 class ScanTask:
     """What one process does. ``references`` None: every board of the primary. ``players``: only of these.
 
-    ``resume``: take over what an earlier scan of the same name left in ``folder``.
+    What an earlier scan of the same name left in ``folder`` is taken over.
     """
 
     name: str
@@ -56,7 +56,6 @@ class ScanTask:
     judged: int
     folder: str
     players: frozenset[str] | None = None
-    resume: bool = True
 
 
 @dataclass(frozen=True)
@@ -76,14 +75,14 @@ def scan(task: ScanTask, report: Callable[[int], None]) -> list[Piece]:
     Raises ``Refused`` when the log has a hole or a rule's callable fails, ``ServerNotReady`` when Kafka is silent.
     """
     sink = _Sink(task)
-    start = sink.load() if task.resume else task.stretch.start
+    start = sink.load()
     if start < task.stretch.end:
         gc.disable()  # nothing here makes cycles; to look for them among a million players costs a fifth
         try:
             _scan(task, sink, start, report)
         finally:
             gc.enable()
-    report(task.stretch.end - task.stretch.start)
+    report(task.stretch.records)
     return sink.pieces
 
 

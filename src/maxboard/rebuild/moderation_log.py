@@ -96,6 +96,12 @@ def changed(history: History, since: int, upto: int, types: Collection[str] = VE
     )
 
 
+def accepted_members(history: History, since: int, upto: int) -> frozenset[str]:
+    """The held members (``player|run_id``) whose runs count by an accept between two moderation positions."""
+    accepts = (entry.event for entry in accepts_of(history, since, upto))
+    return frozenset(f"{event.player_id}|{event.run_id}" for event in accepts)
+
+
 def accepts_of(history: History, since: int, upto: int) -> Iterator[Entry]:
     """The accepts between two moderation positions, in order for each player."""
     for entries in history.players.values():

@@ -1,4 +1,4 @@
-"""What must be so before a rebuild begins: room for a second board, a log that is whole, a server that keeps it."""
+"""What a rebuild would take, and what must be so before it begins: room for a second board, a server that keeps it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from maxboard.board.checks import size
-from maxboard.board.registry import LogEntry, LogState
-from maxboard.errors import MaxboardError, NotYet, Refused
-from maxboard.log.admin import TopicAdmin
-from maxboard.rebuild.log_ends import LogBounds
+from maxboard.errors import Refused
+from maxboard.rebuild.replicas import ONLINE, replicas_in
 from maxboard.rebuild.target import Target
+from maxboard.words import count
 
 MEMBER_BYTES = 80  # of a sorted set's member with a short id: 77 were measured on Valkey 9.1, 100 on Redis 7.2
 COPY_SHARE = 0.1  # of what is loaded, for pages copied while a replica or a snapshot is served from a fork
@@ -51,12 +49,17 @@ class Plan:
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
+    def refuse(self) -> None:
+        """Raises ``Refused`` for the first problem, if there is one."""
+        if self.problems:
+            raise Refused(self.problems[0])
+
     def lines(self) -> list[str]:
         """For people."""
         spent = sum(self.seconds.values())
         return [
             f"route {self.route}: {', '.join(self.boards)}",
-            f"reads {self.records:,} records, loads up to {self.members:,} members",
+            f"reads {count(self.records, 'record')}, loads up to {count(self.members, 'member')}",
             f"needs up to {size(self.server_bytes)} on the server, {size(self.file_bytes)} in --work"
             + (f", {size(self.out_bytes)} in --out" if self.out_bytes else ""),
             f"takes about {spent:,.0f} s: "
@@ -134,42 +137,14 @@ def _server(found: Plan, target: Target, need: int) -> None:
 
 
 def _replicas(found: Plan, target: Target) -> None:
-    told: dict[str, Any] = target.info("replication")
-    replicas = [value for name, value in told.items() if name.startswith("slave") and isinstance(value, dict)]
+    replicas = replicas_in(target.info("replication"))
     if not replicas:
         return
     limit = target.setting("client-output-buffer-limit") or ""
     found.notes.append(
-        f"{len(replicas)} replicas follow: the load waits whenever they are behind"
+        f"{count(len(replicas), 'replica follows', 'replicas follow')}: the load waits whenever one is behind"
         + (f" (client-output-buffer-limit {limit})" if limit else "")
     )
-    away = [f"{r.get('ip')}:{r.get('port')}" for r in replicas if r.get("state") != "online"]
+    away = [f"{r.get('ip')}:{r.get('port')}" for r in replicas if r.get("state") != ONLINE]
     if away:
         found.problems.append(f"{target.server} is copying itself to {', '.join(away)}: wait until that is over")
-
-
-def log_of(target: Target) -> LogState | None:
-    """What a primary says of its log; None: it is away."""
-    try:
-        return target.read().log
-    except MaxboardError:
-        return None
-
-
-def applied(log: LogState | None, bounds: LogBounds) -> dict[str, LogEntry]:
-    """What a primary says of the partitions of this log; one that is away, or knows no log, says nothing."""
-    return log.entries if log is not None and log.runs_topic == bounds.topic_id else {}
-
-
-def check_topics(target: Target) -> None:
-    """Raises ``Refused`` for a compacted runs or moderation topic, ``NotYet`` when one is not there."""
-    names = target.settings.kafka.topics
-    for name, topic in TopicAdmin(target.settings.kafka).describe([names.runs, names.moderation]).items():
-        if topic is None:
-            raise NotYet(f"topic {name!r} does not exist: create it with `maxboard init`")
-        policy = topic.config.get("cleanup.policy", "delete")
-        if policy != "delete":
-            raise Refused(
-                f"topic {name!r} has cleanup.policy={policy}: compaction keeps the newest run, not the greatest, so a "
-                f"fold of it would lose bests: set it to delete, and rebuild from a topic that was never compacted"
-            )

@@ -3,7 +3,7 @@
 Every Redis since 7.2 and every Valkey reads version 11. A sorted set's members come in descending order, so that each
 insert of the load stops at the head of the list; another order would be loaded too, only several times slower, and a
 member that comes twice ends the server: both are asserted here. There is no checksum of the whole (zeros say so): the
-reader would compute it on the thread that loads; ``load_file`` compares the bytes on disk with what was encoded.
+reader would compute it on the thread that loads; ``snapshot`` reads the file back instead.
 """
 
 from __future__ import annotations

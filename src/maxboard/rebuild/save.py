@@ -10,13 +10,14 @@ from maxboard.boards import BoardRef
 from maxboard.config import Settings
 from maxboard.errors import MaxboardError, Refused
 from maxboard.rebuild.board_fold import BoardFold
-from maxboard.rebuild.checkpoint import LOG, Checkpoint, Origin, Place, is_numeric, write
-from maxboard.rebuild.fold import Folder, fold_folder, window_is_over
-from maxboard.rebuild.live import base_of, check_log
+from maxboard.rebuild.checkpoint import LOG, Checkpoint, Origin, Place, write
+from maxboard.rebuild.fold import folder_of
 from maxboard.rebuild.moderation_log import read_history
-from maxboard.rebuild.preflight import applied, check_topics, log_of
+from maxboard.rebuild.needed import window_is_over
+from maxboard.rebuild.part_files import is_numeric
 from maxboard.rebuild.progress import Bars, Report
 from maxboard.rebuild.rows import EMPTY, Rows
+from maxboard.rebuild.sources import base_of, check_topics, log_for
 from maxboard.rebuild.store import Store
 from maxboard.rebuild.target import Target
 
@@ -40,25 +41,15 @@ def save(settings: Settings, ref: BoardRef, url: str, options: Options, bars: Ba
     on = Target(settings, ref.board.primary)  # connects only when it is asked
     try:
         check_topics(on)
-        folder = Folder(
-            settings,
-            on.name,
-            fold_folder(settings, on.name, f"checkpoint-{ref.reference}", options.work),
-            bars,
-            jobs=options.jobs,
-            accept_trimmed=options.accept_trimmed,
-        )
+        folder = folder_of(settings, on.name, f"checkpoint-{ref.reference}", options, bars)
         store.try_to_write(ref.reference)
         history = read_history(settings.kafka)
-        log = log_of(on)
-        bounds = folder.edges.bounds(bars.say)
-        if log is not None:
-            check_log(on, log, bounds)
+        bounds, applied = log_for(on, folder.edges, bars.say)
         base = base_of(options.base or Place(url, named=False), ref, bounds, bars, history.position)
         if base is None and options.base is None and options.usual.url != url:
             base = base_of(options.usual, ref, bounds, bars, history.position)
         bases = {} if base is None else {ref.reference: base}
-        fold = folder.fold([ref], history, history.position, bounds, bases, applied(log, bounds))
+        fold = folder.fold([ref], history, history.position, bounds, bases, applied)
         board = fold.boards[ref.reference]
         origin = Origin(ref, _epoch(on, ref), bounds.topics, fold.positions, fold.judged, now)
         with bars.phase("write", board.most(), "members") as report:

@@ -81,10 +81,9 @@ class Store:
         """References of the boards that may have checkpoints here."""
         return [name.replace("~", ":") for name in self._children("")]
 
-    def folders(self, board: str | None = None) -> list[str]:
-        """Folders that may be checkpoints, oldest first for each board."""
-        boards = [safe(board)] if board is not None else self._children("")
-        return [posixpath.join(name, child) for name in boards for child in self._children(name)]
+    def folders(self, board: str) -> list[str]:
+        """Folders that may be checkpoints of a board, oldest first."""
+        return [posixpath.join(safe(board), child) for child in self._children(safe(board))]
 
     def complete(self, folder: str) -> bool:
         """Whether a folder has its manifest."""

@@ -22,7 +22,7 @@ from maxboard.boards import BoardRef, set_digest
 from maxboard.config import Settings
 from maxboard.errors import NotYet, Refused
 from maxboard.keys import Keys
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 LEASE_MS = 30_000  # a job that died keeps others away for so long
 RENEW_S = 8.0  # three tries before the lease runs out

@@ -11,8 +11,7 @@ are due (``lb:due``), are left to the next run: their bests may fall and come ba
 from __future__ import annotations
 
 import dataclasses
-import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
@@ -26,22 +25,19 @@ from maxboard.board.scripts import PrimaryRead
 from maxboard.boards import BoardRef
 from maxboard.config import Settings
 from maxboard.errors import NotYet, Refused
-from maxboard.rebuild.board_fold import BoardFold
-from maxboard.rebuild.buckets import Buckets
 from maxboard.rebuild.checkpoint import LOG, Place
-from maxboard.rebuild.fold import Folder, fold_folder, window_is_over
-from maxboard.rebuild.live import base_of, check_log
+from maxboard.rebuild.fold import folder_of
 from maxboard.rebuild.live_read import LiveKeys, with_composites
 from maxboard.rebuild.log_ends import LogBounds
 from maxboard.rebuild.moderation_log import ModerationLog
-from maxboard.rebuild.preflight import check_topics
+from maxboard.rebuild.needed import window_is_over
 from maxboard.rebuild.progress import Bars
-from maxboard.rebuild.rows import Rows
+from maxboard.rebuild.sources import base_of, check_log, check_topics
+from maxboard.rebuild.suspects import PENDING, PUBLIC, SHADOW, Suspects
 from maxboard.rebuild.target import Target
 
 Kind = Literal["missing", "stale", "ahead", "corrupt", "invented", "hidden_present"]
 KINDS: tuple[Kind, ...] = ("missing", "stale", "ahead", "corrupt", "invented", "hidden_present")
-PUBLIC, SHADOW, PENDING = SIDES
 
 
 @dataclass(frozen=True)
@@ -95,14 +91,12 @@ class Verifier:
 
     def __init__(self, settings: Settings, ref: BoardRef, on: Target, options: Options, bars: Bars) -> None:
         self.settings, self.ref, self.on, self.options, self.bars = settings, ref, on, options, bars
-        folder = fold_folder(settings, on.name, f"verify-{ref.reference}", options.work)
-        self.folder = Folder(settings, on.name, folder, bars, jobs=options.jobs, accept_trimmed=options.accept_trimmed)
+        self.folder = folder_of(settings, on.name, f"verify-{ref.reference}", options, bars)
         self.live = LiveKeys(on.name, on.url)
         self.key = on.keys.board(ref.reference)
         self.moderation = ModerationLog(settings.kafka)
         self.history = self.moderation.history
         self._tails = 0
-        self._lot = random.getrandbits(32)  # a sample of every night is another one
         self._judged_now = 0
         self._least: dict[tuple[str, str], int | None] = {}  # of the differences, by key and member
 
@@ -128,12 +122,15 @@ class Verifier:
         bases = {} if base is None else {self.ref.reference: base}
         fold = self.folder.fold([self.ref], self.history, self.judged, at, bases, state.log.entries)
         self.hidden = fold.hidden()
-        board = fold.boards[self.ref.reference]
+        look = Suspects(
+            self.live, self.key, fold.boards[self.ref.reference], self.hidden, self.folder.folder, self.bars,
+            sample=self.options.sample, max_rate=self.options.max_rate,
+        )  # fmt: skip
         found = Verified(self.ref.reference, 0, self.positions | {MODERATION: self.judged}, self.judged)
         suspects: list[tuple[str, pl.DataFrame]] = []
         for side in SIDES:
             visible = suspects[0][1]["member"] if side == SHADOW else None
-            members, some = self._suspects(side, board, visible)
+            members, some = look.of(side, visible)
             suspects.append((side, some))
             if side == PUBLIC:
                 found.members = members
@@ -183,58 +180,6 @@ class Verifier:
         """Players who are to be found again from the log."""
         with answering(self.on.server):
             return {text(name) for name in cast("list[bytes]", self.on.client.hkeys(self.on.keys.due))}
-
-    # ------------------------------------------------------------------ first look
-    def _suspects(self, side: str, board: BoardFold, visible: pl.Series | None) -> tuple[int, pl.DataFrame]:
-        """How many members one key has, and whose value is not exactly the fold's: ``member`` and ``least``.
-
-        ``visible``: suspects of the board; a hidden one leaves it in a repair, so a sample looks at its shadow too.
-        """
-        key = self.key + side
-        members = self.live.count(key)
-        title = f"compare{' ' + side[1:] if side else ''}"
-        with self.bars.phase(title, members, "members") as report:
-            if self.options.sample:
-                also = [] if visible is None else visible.filter(visible.is_in(sorted(self.hidden))).to_list()
-                return members, self._sampled(key, self._expected(side, board), also)
-            buckets = Buckets(self.folder.folder / f"compare{side.replace(':', '-')}", max(members, board.most()))
-            for frame in self._expected(side, board):
-                buckets.add("least", frame)
-            read = 0
-            for frame in self.live.scan(key, self.options.max_rate, report):
-                read += len(frame)
-                buckets.add("seen", frame)
-            parts = [_differing(least, seen) for least, seen in buckets.both()]
-            buckets.clean()
-            return members, pl.concat(parts) if parts else _differing(None, None)
-
-    def _expected(self, side: str, board: BoardFold) -> Iterator[pl.DataFrame]:
-        """What the fold has for one key: ``member`` and ``least``."""
-        rows: Iterable[Rows] = [] if side == SHADOW and not self.hidden else board.bests()
-        if side == PENDING:
-            rows = [] if board.held is None else [board.held]
-        hidden = sorted(self.hidden)
-        for part in rows:
-            frame = pl.DataFrame({"member": part.members(), "least": part.composite})
-            if side != PENDING:
-                inside = pl.col("member").is_in(hidden)
-                frame = frame.filter(inside if side == SHADOW else ~inside)
-            if len(frame):
-                yield frame
-
-    def _sampled(self, key: str, expected: Iterator[pl.DataFrame], also: list[str]) -> pl.DataFrame:
-        """Some of the fold, some of the board, and some more, all of them suspects."""
-        count = self.options.sample
-        names = sorted({*self.live.random(key, count), *also})
-        chosen = pl.DataFrame({"member": names}, schema={"member": pl.String})
-        drawn = pl.DataFrame(schema={"member": pl.String, "least": pl.Int64, "draw": pl.UInt64})
-        wanted = [drawn.drop("draw")]
-        for number, frame in enumerate(expected):
-            lots = frame.with_columns(pl.int_range(pl.len()).hash(self._lot + number).alias("draw"))
-            drawn = pl.concat([drawn, lots]).sort("draw").head(count)
-            wanted.append(frame.join(chosen, on="member", how="semi"))
-        least = pl.concat([drawn.drop("draw"), *wanted]).unique("member")
-        return least.join(chosen, on="member", how="full", coalesce=True)
 
     # ------------------------------------------------------------------ second look
     def _judge(self, suspects: list[tuple[str, pl.DataFrame]]) -> list[Difference]:
@@ -300,19 +245,6 @@ class Verifier:
         composer, window = self.ref.board.composer, self.ref.window
         points, elapsed = composite >> composer.tick_bits, composer.elapsed_ms(composite)
         return points <= composer.greatest - composer.least and elapsed < window.end - window.start
-
-
-def _differing(least: pl.DataFrame | None, seen: pl.DataFrame | None) -> pl.DataFrame:
-    """Of a bucket: members that are on one side only, or with another value. Columns ``member``, ``least``."""
-    if least is None:
-        least = pl.DataFrame(schema={"member": pl.String, "least": pl.Int64})
-    if seen is None:
-        seen = pl.DataFrame(schema={"member": pl.String, "seen": pl.String})
-    both = seen.join(least, on="member", how="full", coalesce=True)
-    # What is the usual text of the right value needs no look at numbers, which take four times as long as the join.
-    other = with_composites(both.filter(pl.col("seen").ne_missing(pl.col("least").cast(pl.String))))
-    differ = pl.col("live").is_null() | pl.col("live").ne_missing(pl.col("least"))  # what is no composite is none's
-    return other.filter(differ).select("member", "least").unique("member")  # a scan may give a member twice
 
 
 def _at(bounds: LogBounds, positions: dict[str, int]) -> LogBounds:

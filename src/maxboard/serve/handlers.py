@@ -38,8 +38,9 @@ from maxboard.serve.settings import Serve
 from maxboard.serve.stream import Streams
 from maxboard.serve.submit import UNAVAILABLE
 from maxboard.serve.tokens import parse_cursor, parse_position
+from maxboard.times import rfc3339
 from maxboard.windows import NEVER_MS
-from maxboard.wire import rfc3339
+from maxboard.words import count
 
 KEYLESS = "local"  # actor of what is moderated without keys: somebody on this machine
 LOGGER = logging.getLogger("maxboard.serve")
@@ -71,7 +72,8 @@ class Api:
         _needs_json(request)
         listed, batch = items.parse(await request.body(), self.serve.max_runs)
         if self.runtime.in_flight + len(listed) > self.serve.queue:
-            text = f"{self.runtime.in_flight:,} runs wait already; none of these was sent"
+            waiting = count(self.runtime.in_flight, "run waits", "runs wait")
+            text = f"{waiting} already; none of these was sent"
             raise HttpError(503, "busy", text, {"retry-after": errors.AGAIN_S})
         found, at = await self.runtime.submit(listed)
         if not batch:

@@ -14,7 +14,7 @@ from maxboard.errors import WrongUse
 from maxboard.moderation import decide, in_force, log
 from maxboard.moderation.events import Kind
 from maxboard.moderation.history import Ban
-from maxboard.wire import rfc3339
+from maxboard.times import instant, rfc3339
 
 MOST_PLAYERS = 1_000
 T = TypeVar("T")
@@ -123,4 +123,4 @@ def _players(players: list[str]) -> list[str]:
 
 def _line(player: str, ban: Ban) -> BanLine:
     event = ban.event
-    return BanLine(player, ban.kind, event.reason, event.actor, rfc3339(wire.instant(event.at)), event.until)
+    return BanLine(player, ban.kind, event.reason, event.actor, rfc3339(instant(event.at)), event.until)

@@ -25,7 +25,7 @@ from maxboard.errors import MaxboardError, NotYet, Refused, ServerNotReady
 from maxboard.keys import Keys
 from maxboard.serve.answers import Place, PlayerPlace, Source
 from maxboard.serve.tokens import After, Cursor
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 LOOK_S = 0.01  # between two looks for one's own write: an applier brings it within 5 to 50 ms
 REST_S = 2.0

@@ -29,8 +29,8 @@ from maxboard.serve.past import Past
 from maxboard.serve.reads import Found, Wish
 from maxboard.serve.runtime import Runtime
 from maxboard.serve.watch import Events, Watcher
+from maxboard.times import rfc3339
 from maxboard.windows import NEVER_MS
-from maxboard.wire import rfc3339
 
 LOOK_S = 0.1  # between two looks at a watched board
 PULSE_S = 1.0

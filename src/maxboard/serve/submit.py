@@ -15,18 +15,18 @@ from functools import partial
 from typing import Protocol
 
 from maxboard.boards import Board
+from maxboard.delivery import Delivery, Result, Sink
 from maxboard.errors import MaxboardError, Refused, Retry
 from maxboard.model import Run
 from maxboard.moderation.rules import Judged
 from maxboard.pipeline.judge import Judge
 from maxboard.pipeline.route import Routed, Router, Slot
-from maxboard.producer import Delivery, Result, Sink
 from maxboard.serve.answers import BoardResult, Problem, RunResult
 from maxboard.serve.items import Item
 from maxboard.serve.lane import Lane
 from maxboard.serve.tokens import one_position, position
 from maxboard.serve.told import Before, Pending
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 UNAVAILABLE = frozenset({"kafka", "busy"})  # errors after which the same request can succeed
 LOOK_FIRST = 50  # runs of a request up to which it is looked where their players stand: a bulk load does not care

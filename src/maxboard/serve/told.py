@@ -12,7 +12,7 @@ from maxboard.model import Run, Score
 from maxboard.moderation.rules import Judged
 from maxboard.pipeline.route import Slot
 from maxboard.serve.answers import BoardResult, RunState
-from maxboard.wire import rfc3339
+from maxboard.times import rfc3339
 
 
 @dataclass(slots=True, eq=False)
