@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,28 @@ from maxboard.devstack import Stack
 from maxboard.errors import MaxboardError
 
 ANSWER_S = 30.0  # of a broker that has just started on a busy machine
+
+
+class Written(dict[tuple[str, int], int]):
+    """The greatest offset that a producer wrote, by topic and partition; ``take`` is its ``on_delivery``."""
+
+    def take(self, error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        place = str(message.topic()), int(message.partition() or 0)
+        self[place] = max(self.get(place, 0), int(message.offset() or 0))
+
+    def await_markers(self, bootstrap: str) -> None:
+        """A transaction has ended for its producer before its markers are written; readers of committed records see
+        it, and what follows it, only then."""
+        reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "t", "isolation.level": "read_committed"})
+        deadline = time.monotonic() + ANSWER_S
+        try:
+            for (topic, partition), offset in self.items():
+                while reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)[1] <= offset:
+                    assert time.monotonic() < deadline, f"no marker behind offset {offset} of {topic}, {partition}"
+                    time.sleep(0.01)
+        finally:
+            reader.close()
 
 
 @contextmanager

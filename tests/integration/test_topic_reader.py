@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.brokers import Written
 
 from maxboard.changes import dead_letter_headers
 from maxboard.config import Kafka, Topics
@@ -46,12 +47,15 @@ def writer(kafka: Kafka) -> Producer:
     return producer
 
 
-def write(producer: Producer, topic: str, values: list[str], commit: bool = True) -> None:
+def write(kafka: Kafka, producer: Producer, values: list[str], commit: bool = True) -> None:
+    written = Written()
     producer.begin_transaction()
     for i, value in enumerate(values):
-        producer.produce(topic, value.encode(), key=str(i % 3).encode(), partition=i % 3)
+        key = str(i % 3).encode()
+        producer.produce(kafka.topics.rank_changes, value.encode(), key, i % 3, on_delivery=written.take)
     if commit:
         producer.commit_transaction(30)
+        written.await_markers(kafka.bootstrap)
     else:
         producer.flush(30)
 
@@ -88,7 +92,7 @@ def maxboard(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_committed_record_comes_once_and_each_partition_in_order(kafka: Kafka) -> None:
-    write(writer(kafka), kafka.topics.rank_changes, [str(i) for i in range(3000)])
+    write(kafka, writer(kafka), [str(i) for i in range(3000)])
     found = list(topic_reader.read(kafka, kafka.topics.rank_changes))
     assert sorted(int(r.value or b"") for r in found) == list(range(3000))
     for partition in range(3):
@@ -99,8 +103,8 @@ def test_every_committed_record_comes_once_and_each_partition_in_order(kafka: Ka
 def test_an_end_made_of_transaction_markers_does_not_hang(kafka: Kafka) -> None:
     """The last offset of every partition is a marker here, which no consumer is ever given."""
     producer = writer(kafka)
-    write(producer, kafka.topics.rank_changes, ["a", "b", "c"])
-    write(producer, kafka.topics.rank_changes, ["x", "y", "z"], commit=False)
+    write(kafka, producer, ["a", "b", "c"])
+    write(kafka, producer, ["x", "y", "z"], commit=False)
     producer.abort_transaction(30)
     start = time.monotonic()
     assert sorted(values(kafka)) == ["a", "b", "c"]
@@ -108,9 +112,9 @@ def test_an_end_made_of_transaction_markers_does_not_hang(kafka: Kafka) -> None:
 
 
 def test_an_open_transaction_hides_itself_and_what_follows_it(kafka: Kafka) -> None:
-    write(writer(kafka), kafka.topics.rank_changes, ["a", "b", "c"])
+    write(kafka, writer(kafka), ["a", "b", "c"])
     still_open = writer(kafka)
-    write(still_open, kafka.topics.rank_changes, ["x"], commit=False)
+    write(kafka, still_open, ["x"], commit=False)
     assert sorted(values(kafka)) == ["a", "b", "c"]
     still_open.abort_transaction(30)
 
@@ -124,19 +128,19 @@ def test_an_empty_topic_has_no_records_and_a_missing_one_names_the_next_step(kaf
 
 def test_records_that_come_later_are_beyond_the_end_and_following_gives_them(kafka: Kafka) -> None:
     producer = writer(kafka)
-    write(producer, kafka.topics.rank_changes, ["a", "b", "c"])
+    write(kafka, producer, ["a", "b", "c"])
     reading = topic_reader.read(kafka, kafka.topics.rank_changes)
     first = next(reading)
-    write(producer, kafka.topics.rank_changes, ["d", "e", "f"])
+    write(kafka, producer, ["d", "e", "f"])
     assert sorted((r.value or b"").decode() for r in (first, *reading)) == ["a", "b", "c"]
     following = topic_reader.read(kafka, kafka.topics.rank_changes, follow=True)
-    threading.Timer(1.0, write, (producer, kafka.topics.rank_changes, ["g", "h", "i"])).start()
+    threading.Timer(1.0, write, (kafka, producer, ["g", "h", "i"])).start()
     assert sorted((r.value or b"").decode() for r in itertools.islice(following, 9)) == list("abcdefghi")
 
 
 def test_changes_prints_the_records_of_a_board_as_they_are_and_names_what_is_none(kafka: Kafka, config: Path) -> None:
     records = [change("ever", "p1", 5), "\x00no change", change("cup", "p1", 6), change("ever", "p1", 7)]
-    write(writer(kafka), kafka.topics.rank_changes, records)
+    write(kafka, writer(kafka), records)
     done = maxboard(config, "changes", "ever", "--json")
     assert done.returncode == 0
     assert sorted(done.stdout.splitlines()) == sorted([records[0], records[3]])

@@ -55,7 +55,7 @@ class Scene:
         settings: dict[str, Any] = {"bootstrap.servers": self.settings.kafka.bootstrap}
         if transaction:
             settings["transactional.id"] = f"{self.settings.kafka.topics.runs}-{time.monotonic_ns()}"
-        producer = Producer(settings | {"partitioner": "murmur2_random"})
+        producer, written = Producer(settings | {"partitioner": "murmur2_random"}), brokers.Written()
         if transaction:
             producer.init_transactions(ANSWER_S)
             producer.begin_transaction()
@@ -66,7 +66,8 @@ class Scene:
             self.runs[run.run_id] = run
             value = {"run_id": run.run_id, "player_id": run.player_id, "score": run.score,
                      "finished_at": run.finished_at}  # fmt: skip
-            producer.produce(self.settings.kafka.topics.runs, json.dumps(value).encode(), run.player_id.encode())
+            key, body = run.player_id.encode(), json.dumps(value).encode()
+            producer.produce(self.settings.kafka.topics.runs, body, key, on_delivery=written.take)
             if transaction != "abort":
                 self.log.append(run)
             producer.poll(0)
@@ -76,6 +77,8 @@ class Scene:
             producer.flush(ANSWER_S)
             producer.abort_transaction(ANSWER_S)
         assert producer.flush(ANSWER_S) == 0
+        if transaction:
+            written.await_markers(self.settings.kafka.bootstrap)
 
     def decide(self, kind: str, what: str, ban: str = "ban") -> None:
         """An event: of a player, or (accept, reject) of a run id."""

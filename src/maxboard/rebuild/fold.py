@@ -162,7 +162,7 @@ class Folder:
                 done = 0
                 pieces = []
                 for task in tasks:
-                    pieces += scan(task, lambda count, before=done: report(before + count))  # type: ignore[misc]
+                    pieces += scan(task, lambda read, before=done: report(before + read))  # type: ignore[misc]
                     done += task.stretch.records
                 return pieces
             return in_processes(tasks, min(self._jobs, len(tasks)), report)

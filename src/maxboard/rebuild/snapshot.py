@@ -103,7 +103,7 @@ def _registry_fields(
 def check_snapshot(settings: Settings, path: Path, counts: Counts) -> None:
     """Read it back. Raises ``Refused`` unless it holds exactly what was folded."""
     keys = Keys(settings.prefix)
-    wanted = {keys.board(reference) + side: count for (reference, side), count in counts.items() if count}
+    wanted = {keys.board(reference) + side: most for (reference, side), most in counts.items() if most}
     found = rdb_check.check(path).sets
     if found != wanted:
         key = min(set(found.items()) ^ set(wanted.items()))[0]
