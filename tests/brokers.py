@@ -94,13 +94,30 @@ def topics() -> Topics:
     )
 
 
+def create(bootstrap: str, *topics: NewTopic) -> None:
+    """Create topics and wait until the broker has heard of them, which is after the answer."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # a client that is dropped forgets its questions
+    for future in admin.create_topics(list(topics)).values():
+        future.result(ANSWER_S)
+    deadline = time.monotonic() + ANSWER_S
+    for topic in topics:
+        while not _is_there(admin, topic):
+            assert time.monotonic() < deadline, f"{topic.topic} was created, and the broker does not know it"
+            time.sleep(0.01)
+
+
+def _is_there(admin: AdminClient, topic: NewTopic) -> bool:
+    known = admin.list_topics(topic.topic, timeout=ANSWER_S).topics[topic.topic]
+    leaders = [partition.leader for partition in known.partitions.values()]
+    return known.error is None and len(leaders) == topic.num_partitions and min(leaders) >= 0
+
+
 def with_runs(bootstrap: str, partitions: int = 4, config: Mapping[str, str] | None = None, **client: str) -> Kafka:
     """A configuration whose runs topic exists, for this test alone."""
     kafka = Kafka(bootstrap=bootstrap, partitions=partitions, topics=topics(), client=dict(client))
     settings = {"message.timestamp.type": "LogAppendTime"} | dict(config or {})
     topic = NewTopic(kafka.topics.runs, partitions, 1, config=settings)
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # a client that is dropped forgets its questions
-    admin.create_topics([topic])[topic.topic].result(ANSWER_S)
+    create(bootstrap, topic)
     return kafka
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import psycopg
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests import brokers
 from tests.brokers import ANSWER_S, kafka
@@ -34,8 +33,7 @@ AT = 1_790_000_000_123
 
 def create(settings: Kafka) -> None:
     topic = NewTopic(settings.topics.moderation, 1, 1, config={"message.timestamp.type": "LogAppendTime"})
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
-    admin.create_topics([topic])[topic.topic].result(ANSWER_S)
+    brokers.create(settings.bootstrap, topic)
 
 
 @pytest.fixture

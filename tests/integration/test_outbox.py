@@ -6,8 +6,8 @@ import time
 import uuid
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests import brokers
 
 from maxboard.config import Kafka, Topics
 from maxboard.log.outbox import Outbox
@@ -42,10 +42,6 @@ def test_a_missing_topic_is_waited_for_also_once_it_is_known_to_be_missing(kafka
         outbox.put(LETTERS, lambda: delivered.append(1))
     assert delivered == []
     assert mark in str(outbox.trouble)
-    admin = AdminClient({"bootstrap.servers": kafka})
-    for future in admin.create_topics(
-        [NewTopic(topics.rank_changes, 1, 1), NewTopic(topics.dead_letters, 1, 1)]
-    ).values():
-        future.result(10)
+    brokers.create(kafka, NewTopic(topics.rank_changes, 1, 1), NewTopic(topics.dead_letters, 1, 1))
     wait(outbox, 20)
     assert len(delivered) == 3 * len(LETTERS)

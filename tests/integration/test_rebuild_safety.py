@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 import redis
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests import brokers
-from tests.rebuild.scene import ANSWER_S, WEEKLY, Scene, scene
+from tests.rebuild.scene import WEEKLY, Scene, scene
 from tests.servers import valkey_server
 
 from maxboard.board import scripts
@@ -97,8 +96,7 @@ def other_runs(one: Scene) -> None:
 
 def other_moderation(one: Scene) -> None:
     old = one.settings.kafka.topics.moderation
-    admin = AdminClient({"bootstrap.servers": one.settings.kafka.bootstrap})
-    admin.create_topics([NewTopic(f"{old}2", 1, 1)])[f"{old}2"].result(ANSWER_S)
+    brokers.create(one.settings.kafka.bootstrap, NewTopic(f"{old}2", 1, 1))
     one.path.write_text(one.path.read_text().replace(f'"{old}"', f'"{old}2"'))
 
 

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.brokers import Written
+from tests import brokers
 
 from maxboard.changes import dead_letter_headers
 from maxboard.config import Kafka, Topics
@@ -34,8 +34,7 @@ def kafka(kafka: str) -> Iterator[Kafka]:
     topics = Topics(rank_changes=f"changes-{mark}", dead_letters=f"dead-{mark}")
     admin = AdminClient({"bootstrap.servers": kafka})
     names = [topics.rank_changes, topics.dead_letters]
-    for done in admin.create_topics([NewTopic(name, 3, 1) for name in names]).values():
-        done.result(30)
+    brokers.create(kafka, *(NewTopic(name, 3, 1) for name in names))
     yield Kafka(bootstrap=kafka, topics=topics)
     for done in admin.delete_topics(names).values():
         done.result(30)
@@ -48,7 +47,7 @@ def writer(kafka: Kafka) -> Producer:
 
 
 def write(kafka: Kafka, producer: Producer, values: list[str], commit: bool = True) -> None:
-    written = Written()
+    written = brokers.Written()
     producer.begin_transaction()
     for i, value in enumerate(values):
         key = str(i % 3).encode()
