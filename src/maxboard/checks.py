@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from maxboard.words import count
+
 Level = Literal["ok", "warning", "danger"]
 
 # Every name that a warning or danger can have: what `apply --override` takes. Stable; meanings for people.
@@ -134,7 +136,7 @@ def left(subject: str, builds: Iterable[str], rebuilding: bool, switched_off: bo
         mend = f"maxboard rebuild {names[0] if names else 'BOARD'}, which also cleans up"
         found.append(warning("rebuild-left", subject, text, lost, mend))
     if due:
-        text = f"has {due:,} player{'' if due == 1 else 's'} whose best a verdict took, and who are not back yet"
+        text = f"has {count(due, 'player')} whose best a verdict took, and who are not back yet"
         mend = "wait, while appliers run; for long: /healthz of the applier says why"
         found.append(warning("players-due", subject, text, "they are missing on their boards", mend))
     return found

@@ -25,6 +25,7 @@ from maxboard.errors import DeadLetter, MaxboardError, Refused, ServerNotReady, 
 from maxboard.log.client import FATAL, LOGGER, NOT_THERE, config_error, error_of, properties
 from maxboard.log.encode import encode
 from maxboard.model import Run
+from maxboard.words import count
 
 __all__ = ["Batch", "Delivery", "NotDelivered", "Result", "RunProducer", "Sink"]
 
@@ -160,10 +161,9 @@ class RunProducer:
                 now = time.monotonic()
                 deadline = deadline or now + self._block
                 if now >= deadline:
-                    queued = len(self._client)
-                    wait = "run waits" if queued == 1 else "runs wait"
+                    waiting = count(len(self._client), "run waits", "runs wait")
                     raise ServerNotReady(
-                        f"Kafka at {self._kafka.bootstrap} is too slow or down: {queued} {wait} for it "
+                        f"Kafka at {self._kafka.bootstrap} is too slow or down: {waiting} for it "
                         f"and no room came within {self._block:g} s; this run was not sent"
                     )
                 self._moved.wait(min(POLL_S, deadline - now))

@@ -22,6 +22,7 @@ from maxboard.errors import MaxboardError, Refused, Stop
 from maxboard.keys import Keys
 from maxboard.log.client import admin_client, error_of
 from maxboard.log.offsets import ASK_S, Offsets
+from maxboard.words import count
 
 GROUP_S = 15.0  # a member that was killed is gone after its session of 10 s
 LOOK_S = 0.5
@@ -82,8 +83,8 @@ def trimmed_log(settings: Settings, group: str, primaries: Iterable[str]) -> lis
     log, done = look(settings), []
     for name in primaries:
         if due := _due(settings, name):
-            players = f"{due} player{'' if due == 1 else 's'} whose best a verdict took"
-            done.append(f"primary {name!r}: {players} will be put back with what the log has")
+            players = count(due, "player")
+            done.append(f"primary {name!r}: {players} whose best a verdict took will be put back with what the log has")
         found = _accept(settings, name, "trimmed", log)
         if found.changed:
             boards = f"; whole by decision once that is read: {', '.join(found.boards)}" if found.boards else ""
@@ -132,7 +133,7 @@ def _alone(settings: Settings, group: str) -> None:
             return
         if time.monotonic() > deadline:
             raise Refused(
-                f"group {group!r} has {len(members)} member{'' if len(members) == 1 else 's'}: end its other appliers, "
+                f"group {group!r} has {count(len(members), 'member')}: end its other appliers, "
                 f"then start again with --accept-trimmed-log"
             )
         time.sleep(LOOK_S)
